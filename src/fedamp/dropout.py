@@ -1,0 +1,137 @@
+"""Dropout by coordinates: a mask depends on (seed, client, round, step, call) and on nothing else.
+
+`F.dropout` draws from a global stream, so that a client's mask would depend on who was trained before it, or,
+under vmap, beside it. Here a mask is a counter hash, the same whether clients train one by one or at once.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from fedamp import seeds
+
+
+def _scramble(x: Tensor) -> Tensor:
+    """Return a hash of int32 values, elementwise (the 32-bit mixer `lowbias32` of C. Wellons).
+
+    torch shifts signed integers arithmetically: the masks make the shifts logical.
+    """
+    x = x ^ ((x >> 16) & 0xFFFF)
+    x = x * 0x7FEB352D
+    x = x ^ ((x >> 15) & 0x1FFFF)
+    x = x * -0x7B935975  # 0x846ca68b as a signed number
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def dropout_key(seed: int, client: int, k: int) -> Tensor:
+    """Return the key of a client's masks in round k, `(2,)` int32."""
+    value = seeds.number(seed, "dropout", client, k)
+    return torch.tensor([value & 0x7FFFFFFF, value >> 31 & 0x7FFFFFFF], dtype=torch.int32)
+
+
+class CoordinateDropout(TorchFunctionMode):
+    """Swap dropout for masks that are a hash of a key, the number of the call and the element.
+
+    `key` `(2,)` int32 stands for a client and a round, `t` for the step; under vmap each client has its own key.
+    Two passes over one minibatch meet the same masks: they are the same function at two points.
+    """
+
+    def __init__(self, key: Tensor, t: int) -> None:
+        super().__init__()
+        self.key = key
+        self.step = _scramble(key[1] + t % 2**31)
+        self.calls = 0
+
+    def keep(self, shape: tuple[int, ...], p: float) -> Tensor:
+        """Return the next mask: True with probability 1 - p, `shape`."""
+        self.calls += 1
+        if p >= 1:
+            return torch.zeros(shape, dtype=torch.bool, device=self.key.device)
+        index = torch.arange(math.prod(shape), dtype=torch.int32, device=self.key.device)
+        salt = _scramble(self.step + self.calls * 0x3C6EF372 % 2**31)
+        hashed = _scramble(_scramble(index ^ self.key[0]) + salt) & 0x7FFFFFFF
+        return (hashed >= int(p * 2**31)).reshape(shape)
+
+    def _drop(self, x: Tensor, p: float, features: int | None = None) -> Tensor:
+        shape = tuple(x.shape)
+        if features is not None:  # whole channels go at once
+            shape = shape[:features] + (1,) * (len(shape) - features)
+        scale = 1 / (1 - p) if p < 1 else 0.0
+        return x * self.keep(shape, p).to(x.dtype) * scale
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Answer dropout calls; let all others through."""
+        kwargs = kwargs or {}
+        if func in _PLAIN:
+            x, p, training, inplace = _arguments(*args, **kwargs)
+            return _result(x, self._drop(x, p) if training and p > 0 else x, inplace)
+        if func in _CHANNELS:
+            x, p, training, inplace = _arguments(*args, **kwargs)
+            features = 1 if x.ndim == _CHANNELS[func] else 2
+            return _result(x, self._drop(x, p, features) if training and p > 0 else x, inplace)
+        if func is F.scaled_dot_product_attention:
+            return self._attend(*args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+        if not dropout_p:
+            return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, **options)
+        if enable_gqa:
+            repeats = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+        scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        if attn_mask is not None:
+            masked = attn_mask.dtype == torch.bool
+            scores = scores.masked_fill(~attn_mask, -torch.inf) if masked else scores + attn_mask
+        return self._drop(torch.softmax(scores, -1), dropout_p) @ value
+
+
+_PLAIN = {F.dropout, torch.dropout, torch.dropout_}
+# The number of axes at which the first axis is the channel; else the first two are batch and channel.
+_CHANNELS: dict[Any, int] = {F.dropout1d: 2, F.dropout2d: 0, F.dropout3d: 4, torch.feature_dropout: 0}
+
+
+def _arguments(
+    input: Tensor, p: float = 0.5, train: bool = True, inplace: bool = False, training: bool | None = None
+) -> tuple[Tensor, float, bool, bool]:
+    """Return what torch's several dropout functions were called with."""
+    return input, p, train if training is None else training, inplace
+
+
+def _result(x: Tensor, dropped: Tensor, inplace: bool) -> Tensor:
+    return x.copy_(dropped) if inplace and dropped is not x else dropped
+
+
+@contextlib.contextmanager
+def own_stream(seed: int, device: torch.device) -> Iterator[None]:
+    """Give all other randomness inside (an LSTM's dropout, a user's torch.rand) a stream of its own."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,104 @@
+"""An nn.Module as a function of one flat row: (params, buffers, x) -> (output, buffers after)."""
+
+import copy
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedamp.rows import Rows
+
+
+class FlatModel:
+    """A module whose learned values are a row of d parameters, and its statistics a row of b buffer values.
+
+    Parameters that do not require a gradient, and buffers that are not persistent, are constants: they stay in
+    the module, are never sent, and are the same for all clients. Integer buffers (a count of batches) travel as
+    floats and are rounded back.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = copy.deepcopy(module)
+        persistent = self.module.state_dict(keep_vars=True)
+        self._params = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
+        self._buffers = {n: b for n, b in self.module.named_buffers() if n in persistent}
+        if not self._params:
+            raise ValueError(
+                f"{type(module).__name__} has no parameter that requires a gradient: nothing to train"
+            )
+        dtypes = {p.dtype for p in self._params.values()}
+        if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
+            names = ", ".join(sorted(str(t) for t in dtypes))
+            raise ValueError(f"{type(module).__name__} has parameters of {names}; expected one floating type")
+        for name, buffer in self._buffers.items():
+            if not buffer.isfinite().all():
+                raise ValueError(
+                    f"buffer {name!r} of {type(module).__name__} is not finite, so it can't be mixed between "
+                    "clients; if it is a constant (a mask, say), register it with persistent=False"
+                )
+        self.dtype = dtypes.pop()
+
+    @property
+    def num_params(self) -> int:
+        """d: how many values are learned."""
+        return sum(p.numel() for p in self._params.values())
+
+    @property
+    def num_buffers(self) -> int:
+        """b: how many values are carried along."""
+        return sum(b.numel() for b in self._buffers.values())
+
+    def row(self, module: nn.Module | None = None) -> Rows:
+        """Return a module's values (by default the ones this model was made with) as a stack of height one."""
+        if module is None:
+            params, buffers = self._params, self._buffers
+        else:
+            state = module.state_dict(keep_vars=True)
+            params, buffers = ({name: state[name] for name in kind} for kind in (self._params, self._buffers))
+        return Rows(self._flatten(params), self._flatten(buffers))
+
+    def _flatten(self, named: Mapping[str, Tensor]) -> Tensor:
+        parts = [value.detach().to(self.dtype).reshape(-1) for value in named.values()]
+        device = next(iter(self._params.values())).device
+        return torch.cat([*parts, torch.empty(0, dtype=self.dtype, device=device)])[None]
+
+    def unflatten(self, params: Tensor, buffers: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return rows `(d,)` and `(b,)` as the module's named parameters and buffers.
+
+        Buffers are copies: a training pass writes into them.
+        """
+        return _cut(params, self._params), {
+            name: _restore(value, self._buffers[name]) for name, value in _cut(buffers, self._buffers).items()
+        }
+
+    def state_dict(self, row: Rows) -> dict[str, Tensor]:
+        """Return a stack of height one as a state dict for the module: constants included."""
+        params, buffers = self.unflatten(row.params[0], row.buffers[0])
+        constants = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        return {**constants, **{name: value.detach().clone() for name, value in params.items()}, **buffers}
+
+    def __call__(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        """Return the module's output at a row, and its buffers after the pass."""
+        if self.module.training != training:
+            self.module.train(training)
+        named, carried = self.unflatten(params, buffers)
+        values = {**named, **carried}
+        output = functional_call(self.module, values, (x,))
+        # functional_call writes back what the pass put into the place of a buffer.
+        after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]
+        return output, torch.cat(after) if after else buffers
+
+
+def _cut(row: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a row `(d,)` cut into tensors of the shapes of `like`."""
+    parts = torch.split(row, [math.prod(value.shape) for value in like.values()]) if like else ()
+    return {name: part.reshape(value.shape) for (name, value), part in zip(like.items(), parts, strict=True)}
+
+
+def _restore(value: Tensor, like: Tensor) -> Tensor:
+    """Return a copy of a carried value in its buffer's own type."""
+    if not like.dtype.is_floating_point:
+        value = value.round()
+    return value.to(like.dtype, copy=True)

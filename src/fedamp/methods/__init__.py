@@ -1,0 +1,63 @@
+"""The methods, by name. Each is one short file with both halves; adding one is a file and a line here."""
+
+from dataclasses import fields
+from typing import Any
+
+from fedamp import checks
+from fedamp.methods.apfl import APFL
+from fedamp.methods.base import Direction, Directions, Grad, Local, Method
+from fedamp.methods.fedamp import FedAMP
+from fedamp.methods.fedavg import FedAvg
+from fedamp.methods.fedavg_ft import FedAvgFT
+from fedamp.methods.fedprox import FedProx
+from fedamp.methods.fedprox_ft import FedProxFT
+from fedamp.methods.heurfedamp import HeurFedAMP
+from fedamp.methods.scaffold import Scaffold
+from fedamp.methods.separate import Separate
+
+METHODS: dict[str, type[Method]] = {
+    "separate": Separate,
+    "fedavg": FedAvg,
+    "fedprox": FedProx,
+    "fedavg-ft": FedAvgFT,
+    "fedprox-ft": FedProxFT,
+    "scaffold": Scaffold,
+    "apfl": APFL,
+    "fedamp": FedAMP,
+    "heurfedamp": HeurFedAMP,
+}
+
+
+def make_method(name: str, **hyperparameters: Any) -> Method:
+    """Return a method by its name; a wrong name or hyperparameter is an error that lists the right ones.
+
+    >>> make_method("fedprox", mu=0.1)
+    FedProx(mu=0.1)
+    """
+    checks.one_of("method", name, METHODS)
+    known = {f.name for f in fields(METHODS[name])}
+    for given in hyperparameters:
+        if not known:
+            raise ValueError(f"method {name!r} has no hyperparameters, so no {given!r}")
+        checks.one_of(f"hyperparameter of {name}", given, known)
+    return METHODS[name](**hyperparameters)
+
+
+__all__ = [
+    "APFL",
+    "METHODS",
+    "Direction",
+    "Directions",
+    "FedAMP",
+    "FedAvg",
+    "FedAvgFT",
+    "FedProx",
+    "FedProxFT",
+    "Grad",
+    "HeurFedAMP",
+    "Local",
+    "Method",
+    "Scaffold",
+    "Separate",
+    "make_method",
+]

@@ -1,0 +1,40 @@
+"""Words for the user of attentive message passing, where what runs is not what was meant."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+ALONE = 0.999
+"""A self weight from which on the others are not heard."""
+
+
+class Advised(Protocol):
+    """What advice looks at."""
+
+    @property
+    def lam(self) -> float: ...  # noqa: D102
+    @property
+    def start(self) -> str: ...  # noqa: D102
+    def cure(self) -> str: ...  # noqa: D102
+
+
+def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]:
+    """Return a warning, with its cause and its cure, for each thing that is off in a round's weights."""
+    events = []
+    if facts["alpha"] < facts["alpha_asked"]:
+        events.append(
+            f"alpha was lowered from {facts['alpha_asked']:g} to {facts['alpha']:g}, for all clients and for both "
+            "equations: more would make a self weight negative. To have what you ask for, lower alpha or raise "
+            f"sigma (now {facts['sigma']:g})"
+        )
+    if method.lam == 0 and method.start == "w":
+        events.append(
+            "lam is 0 and local training starts at w, so that no cloud model is ever used: this is Separate under "
+            "another name. Set lam over 0, or start=u"
+        )
+    elif len(xi) > 1 and bool((xi.diagonal() > ALONE).all()):
+        events.append(
+            f"every client's self weight is over {ALONE}: this is Separate under another name. {method.cure()}"
+        )
+    return events

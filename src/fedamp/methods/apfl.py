@@ -1,0 +1,75 @@
+"""APFL: each client mixes a model of its own with its copy of a global one.
+
+Symbols: w the global model and its local copy, v the client's own, a its mixture weight, and the
+personalized model a v + (1 - a) w. Source: Deng et al., "Adaptive Personalized Federated Learning", 2020,
+Algorithm 1; eta is the learning rate.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedamp import checks
+from fedamp.methods.base import Grad, Local, Method
+from fedamp.rows import Message, Rows, State
+
+
+def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor) -> Mapping[str, Tensor]:
+    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step, 0 to hold it.
+
+    With g the gradient at a v + (1 - a) w: v follows a g, and a follows <v - w, g>, kept within [0, 1].
+    """
+    w, v, a = rows["w"], rows["v"], rows["a"]
+    at_mixture = grad(a * v + (1 - a) * w, of="v")
+    slope = ((v - w) * at_mixture).sum(1, keepdim=True)
+    # The engine steps by the learning rate; this is the step that ends where the projection does.
+    towards = (a - (a - eta * slope).clamp(0, 1)) / eta.where(eta > 0, 1)
+    return {"w": grad(w, of="w"), "v": a * at_mixture, "a": towards}
+
+
+@dataclass(frozen=True)
+class APFL(Method):
+    """Averages w over the present clients, unweighted; v and a never leave the client."""
+
+    optimizer: ClassVar[str] = "sgd"
+    lr: ClassVar[float] = 1e-2
+    plain_sgd_only: ClassVar[bool] = True
+
+    mixture: float = 0.5
+    adaptive: bool = False
+
+    def __post_init__(self) -> None:
+        checks.share("mixture", self.mixture)
+        checks.truth("adaptive", self.adaptive)
+
+    def server_init(self, w: Rows) -> State:
+        """Begin at the mean of the first models."""
+        return State(len(w), shared={"w": w.mean()})
+
+    def server_send(self, state: State, k: int) -> tuple[State, Message]:
+        """Send everyone the global model."""
+        return state, {"w": state.shared["w"].repeat(state.num_clients)}
+
+    def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
+        """Average the present clients' copies."""
+        return state.replace(shared={"w": reply["w"].mean()})
+
+    def client_init(self, w: Rows) -> State:
+        """Keep both models and the mixture weight."""
+        return State(len(w), rows={"w": w, "v": w, "a": Rows.of(w.params.new_full((len(w), 1), self.mixture))})
+
+    def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
+        """Move w from the global model, v from the client's own, and a where it is adaptive."""
+        eta = message["w"].params.new_full((len(message["w"]), 1), local.lr if self.adaptive else 0.0)
+        rows = local.run({**state.rows, "w": message["w"]}, mixed_step, eta=eta)
+        return state.replace(rows=rows), {"w": rows["w"]}
+
+    def client_models(self, state: State, message: Message) -> dict[str, Rows]:
+        """Score the mixture of v with the local w, and the global model.
+
+        The buffers are v's: training passes through the mixture are what moved them.
+        """
+        w, v, a = state.rows["w"].params, state.rows["v"], state.rows["a"].params
+        return {"own": Rows(a * v.params + (1 - a) * w, v.buffers), "received": message["w"]}

@@ -1,0 +1,109 @@
+"""What a method is: two halves, server and client, as pure functions of rows.
+
+A method's attributes are its hyperparameters and nothing else; all that changes passes through `State` and
+`Message`. The engine gives the client half a `Local`, which is all that a method sees of data and optimiser.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, overload
+
+from torch import Tensor
+
+from fedamp.rows import Message, Rows, State
+
+
+class Grad(Protocol):
+    """The gradient of each client's loss on its present minibatch."""
+
+    def __call__(self, point: Tensor, of: str = "") -> Tensor:
+        """Return the gradient at any point `(n, d)`, each row on its client's minibatch.
+
+        `of` names the entry of a dict `start` whose buffers the pass reads and moves.
+        """
+
+
+Direction = Callable[..., Tensor]
+"""`direction(w, grad, **context)` with w `(n, d)`: the optimiser steps against what it returns, `(n, d)`.
+
+`context` is what `Local.run` was given: tensors with a row for each client."""
+
+Directions = Callable[..., Mapping[str, Tensor]]
+"""`directions(rows, grad, **context)`: for methods that move several stacks, by name, on one minibatch."""
+
+
+class Local(Protocol):
+    """Local training of n clients for one round: walks the minibatches, applies the optimiser.
+
+    A Protocol, so that tests can give one with exact proximal steps.
+    """
+
+    @property
+    def sizes(self) -> Tensor:
+        """Training samples of each client, `(n, 1)`."""
+
+    @property
+    def steps(self) -> Tensor:
+        """Optimiser steps that each client takes in this round, `(n, 1)`."""
+
+    @property
+    def lr(self) -> float:
+        """The optimiser's learning rate."""
+
+    @overload
+    def run(self, start: Rows, direction: Direction, **context: Tensor) -> Rows: ...
+    @overload
+    def run(self, start: Mapping[str, Rows], direction: Directions, **context: Tensor) -> Mapping[str, Rows]: ...
+    def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
+        """Return where the rows end that start at `start` and follow `direction`."""
+
+
+def descent(w: Tensor, grad: Grad) -> Tensor:
+    """Return the plain gradient: local training alone."""
+    return grad(w)
+
+
+def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
+    """Return the gradient of F(w) + strength/2 |w - anchor|^2."""
+    return grad(w) + strength * (w - anchor)
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A federated method. Rounds are numbered from 1; `m` rows on the server, `n` on a stack of clients."""
+
+    scored: ClassVar[str] = "own"
+    """The entry of `client_models` that counts for the method's result."""
+    optimizer: ClassVar[str] = "adam"
+    lr: ClassVar[float] = 1e-3
+    plain_sgd_only: ClassVar[bool] = False
+    """Whether the method's own mathematics rests on plain SGD steps."""
+
+    @abstractmethod
+    def server_init(self, w: Rows) -> State:
+        """Return the server's state, given every client's first model."""
+
+    @abstractmethod
+    def server_send(self, state: State, k: int) -> tuple[State, Message]:
+        """Return what round k sends: a row for each of the m clients."""
+
+    @abstractmethod
+    def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
+        """Return the state after round k's replies: a row for each True of `present` `(m,)`, in order."""
+
+    @abstractmethod
+    def client_init(self, w: Rows) -> State:
+        """Return the clients' state, given their first models."""
+
+    @abstractmethod
+    def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
+        """Train locally; return the clients' new state and what they reply."""
+
+    @abstractmethod
+    def client_models(self, state: State, message: Message) -> dict[str, Rows]:
+        """Return what is scored after `client_update`: `own`, and `received` where the server sent a model."""
+
+    def diagnostics(self, state: State) -> dict[str, Any]:
+        """Return what the server can say of the last `server_send`; `events` is a list of warnings."""
+        return {"events": []}

@@ -1,0 +1,89 @@
+"""FedAMP: who has similar models helps each other more, by the squared distance between them.
+
+Symbols: xi, alpha, sigma, theta, A' as in the paper: Huang et al., "Personalized Cross-Silo Federated Learning
+on Non-IID Data", AAAI 2021, Eq. 5. Both halves stand in `message_passing`; here is how xi comes about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedamp import checks
+from fedamp.attention import (
+    ATTENTION,
+    SelfWeight,
+    check_self_weight,
+    gradient_weights,
+    make_attention,
+    median_distance,
+    self_weights,
+    softmax_weights,
+    squared_distances,
+    uniform_weights,
+)
+from fedamp.methods.message_passing import MessagePassing
+
+
+@dataclass(frozen=True)
+class FedAMP(MessagePassing):
+    """xi from squared distances, in one of two forms.
+
+    form="gradient" is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), for any attention function. An alpha
+    that makes a self weight negative is lowered, or with strict=True refused. form="normalised" is a softmax
+    over the others of -|w_i - w_j|^2 / sigma beside a given self weight. sigma="median" takes the median over
+    pairs of the present squared distances for the distance at which attention fades.
+    """
+
+    form: str = "normalised"
+    sigma: float | str = "median"
+    self_weight: SelfWeight = "uniform"
+    attention: str = "negative-exponential"
+    theta: float = 3.7
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("form", self.form, ["gradient", "normalised"])
+        checks.truth("strict", self.strict)
+        checks.positive_or("sigma", self.sigma, "median", finite=self.form == "gradient")
+        make_attention(self.attention, 1.0, self.theta)
+        object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
+        if self.form == "gradient" and self.self_weight != "uniform":
+            raise ValueError(
+                f"self_weight is {self.self_weight!r}, but form='gradient' derives it (Eq. 5); leave it out, or "
+                "take form='normalised'"
+            )
+        if self.form == "normalised" and self.attention != "negative-exponential":
+            raise ValueError(
+                f"attention is {self.attention!r}, but form='normalised' is a softmax of negative squared "
+                "distances; take form='gradient' or attention='negative-exponential'"
+            )
+
+    def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
+        """Return xi of Eq. 5, or its normalised form."""
+        distances = squared_distances(w)
+        median = median_distance(distances)
+        sigma = ATTENTION[self.attention].sigma_at(median) if isinstance(self.sigma, str) else self.sigma
+        facts = {"alpha": alpha, "sigma": sigma, "median_distance": median}
+        if self.form == "normalised":
+            # sigma is 0 where all models are equal: then any scale gives the same.
+            return softmax_weights(-distances / (sigma or 1.0), self_weights(self.self_weight, len(w))), facts
+        if sigma == 0:  # no scale to go by, and any mixture of equal models is the same
+            return uniform_weights(len(w)), facts
+        similarity = make_attention(self.attention, sigma, self.theta).derivative(distances)
+        xi, used = gradient_weights(similarity, alpha)
+        if self.strict and used < alpha:
+            raise ValueError(
+                f"alpha={alpha:g} makes a self weight negative (sigma={sigma:g}); lower alpha to "
+                f"{used:g} or less, raise sigma, or leave strict off"
+            )
+        return xi, {**facts, "alpha": used}
+
+    def cure(self) -> str:
+        """Return how to make clients listen to each other."""
+        if self.form == "normalised":
+            return "Lower self_weight (self_weight=uniform gives 1/m)"
+        return (
+            "Raise sigma towards the squared distances between the models (sigma=median does it), or raise alpha"
+        )

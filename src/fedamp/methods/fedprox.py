@@ -1,0 +1,26 @@
+"""FedProx: FedAvg whose clients stay near the global model.
+
+Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2.
+"""
+
+from dataclasses import dataclass
+
+from fedamp import checks
+from fedamp.methods.base import Local, proximal
+from fedamp.methods.fedavg import FedAvg
+from fedamp.rows import Rows
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """w_i^{k+1} = argmin_w F_i(w) + mu/2 |w - w^k|^2; the server averages as FedAvg does."""
+
+    mu: float = 1e-2
+
+    def __post_init__(self) -> None:
+        checks.not_negative("mu", self.mu)
+
+    def train(self, w: Rows, local: Local) -> Rows:
+        """Descend from the global model, pulled back to it with strength mu."""
+        strength = w.params.new_full((len(w), 1), self.mu)
+        return local.run(w, proximal, anchor=w.params, strength=strength)

@@ -1,0 +1,99 @@
+"""Attentive message passing: both halves of FedAMP and HeurFedAMP, which differ in the weights xi alone.
+
+Symbols: w the clients' models, u their personalized cloud models, xi `(m, m)` the collaboration weights,
+alpha_k the server's step, lam(bda) the strength of collaboration. Source: Huang et al., "Personalized
+Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Algorithm 1.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp import checks
+from fedamp.attention import effective_clients
+from fedamp.methods.advice import advice
+from fedamp.methods.base import Local, Method, proximal
+from fedamp.rows import Message, Rows, State
+
+
+def paper_alpha(k: int) -> float:
+    """Return the paper's schedule: 1e4, times 0.1 every 30 rounds."""
+    return 10.0 ** (4 - (k - 1) // 30)
+
+
+@dataclass(frozen=True)
+class MessagePassing(Method):
+    """u_i = sum_j xi_ij w_j on the server; w_i = argmin F_i(w) + lam/(2 alpha) |w - u_i|^2 on the client.
+
+    Local training starts at the cloud model (start="u") or where the client's last round ended (start="w").
+    """
+
+    lam: float = 1.0
+    alpha: float | str = "paper"
+    start: str = "u"
+
+    def __post_init__(self) -> None:
+        checks.not_negative("lam", self.lam)
+        checks.one_of("start", self.start, ["u", "w"])
+        checks.positive_or("alpha", self.alpha, "paper")
+
+    @abstractmethod
+    def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
+        """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and the like."""
+
+    @abstractmethod
+    def cure(self) -> str:
+        """Return what to change when every client listens to itself alone."""
+
+    def server_init(self, w: Rows) -> State:
+        """Keep every client's last model: it stays a message while the client is absent."""
+        return State(len(w), rows={"w": w})
+
+    def server_send(self, state: State, k: int) -> tuple[State, Message]:
+        """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
+        w = state.rows["w"]
+        asked = paper_alpha(k) if isinstance(self.alpha, str) else self.alpha
+        xi, facts = self.collaboration_weights(w.params, asked)
+        shared = {"alpha_asked": asked, **facts}
+        strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
+        state = state.replace(pairs={"xi": xi}, shared={name: _fact(v) for name, v in shared.items()})
+        return state, {"u": w.mix(xi), "strength": Rows.of(strength)}
+
+    def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
+        """Take up the present clients' models."""
+        return state.replace(rows={"w": state.rows["w"].put(present, reply["w"])})
+
+    def client_init(self, w: Rows) -> State:
+        """Keep the client's model."""
+        return State(len(w), rows={"w": w})
+
+    def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
+        """Train near the cloud model (Eq. 6)."""
+        u, strength = message["u"], message["strength"].params
+        start = u if self.start == "u" else state.rows["w"]
+        w = local.run(start, proximal, anchor=u.params, strength=strength)
+        return state.replace(rows={"w": w}), {"w": w}
+
+    def client_models(self, state: State, message: Message) -> dict[str, Rows]:
+        """Score the client's model and its cloud model: the paper gives out both."""
+        return {"own": state.rows["w"], "received": message["u"]}
+
+    def diagnostics(self, state: State) -> dict[str, Any]:
+        """Return xi, self weights, effective clients, the facts behind them, and what to be warned of."""
+        xi = state.pairs["xi"]
+        facts = {name: float(value.params) for name, value in state.shared.items()}
+        return {
+            "xi": xi,
+            "self_weight": xi.diagonal(),
+            "effective_clients": effective_clients(xi),
+            **facts,
+            "events": advice(self, xi, facts),
+        }
+
+
+def _fact(value: float) -> Rows:
+    return Rows.of(torch.tensor([[value]], dtype=torch.float64))

@@ -1,0 +1,65 @@
+"""Optimisers as functions of rows: a stack of clients steps at once, and no client sees another's moments.
+
+The arithmetic is that of torch.optim, which can't hold a stack in which some clients have already finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedamp import checks
+
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPS = 1e-8
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Adam or SGD, with L2 weight decay, and momentum for SGD. Its state begins anew in each round."""
+
+    name: str = "adam"
+    lr: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.one_of("optimizer", self.name, ["adam", "sgd"])
+        checks.positive("lr", self.lr)
+        checks.not_negative("weight_decay", self.weight_decay)
+        checks.share("momentum", self.momentum)
+        if self.momentum == 1:
+            raise ValueError("momentum is 1; expected less than 1, or nothing is ever forgotten")
+        if self.name == "adam" and self.momentum:
+            raise ValueError(
+                f"momentum is {self.momentum}, but adam has moments of its own; leave it out, or take sgd"
+            )
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step is w - lr times the direction and nothing else."""
+        return self.name == "sgd" and not self.momentum and not self.weight_decay
+
+    def init(self, w: Tensor) -> tuple[Tensor, ...]:
+        """Return the moments to begin with, each shaped like the rows."""
+        count = 2 if self.name == "adam" else int(self.momentum > 0)
+        return tuple(torch.zeros_like(w) for _ in range(count))
+
+    def step(self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int) -> None:
+        """Take step t (from 1) against the direction; `w` and the moments are changed in place."""
+        if self.weight_decay:
+            direction = direction + self.weight_decay * w
+        if self.name == "adam":
+            first, second = moments
+            first.lerp_(direction, 1 - ADAM_BETAS[0])
+            second.mul_(ADAM_BETAS[1]).addcmul_(direction, direction, value=1 - ADAM_BETAS[1])
+            scale = (second.sqrt() / (1 - ADAM_BETAS[1] ** t) ** 0.5).add_(ADAM_EPS)
+            w.addcdiv_(first, scale, value=-self.lr / (1 - ADAM_BETAS[0] ** t))
+        elif self.momentum:
+            (velocity,) = moments
+            velocity.mul_(self.momentum).add_(direction)
+            w.add_(velocity, alpha=-self.lr)
+        else:
+            w.add_(direction, alpha=-self.lr)

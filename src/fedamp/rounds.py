@@ -1,0 +1,88 @@
+"""One communication round, and who takes part in it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp import checks, seeds
+from fedamp.methods import Local, Method
+from fedamp.optimizers import Optimizer
+from fedamp.rows import Message, Rows, State
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round leaves behind: the next round's states, and what is looked at."""
+
+    server: State
+    clients: State
+    present: Tensor  # (m,) bool
+    models: dict[str, Rows]  # of the present clients: "own", "received"
+    losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
+    diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
+
+
+def check_optimizer(method: Method, optimizer: Optimizer) -> None:
+    """Raise where a method that rests on plain SGD is given anything else."""
+    if method.plain_sgd_only and not optimizer.plain:
+        raise ValueError(
+            f"optimizer is {optimizer}, but {type(method).__name__} rests on plain SGD steps; "
+            "take sgd without momentum and weight decay"
+        )
+
+
+def draw_present(seed: int, k: int, num_clients: int, absent: float) -> Tensor:
+    """Return who takes part in round k, `(m,)` bool: each client is away with probability `absent`.
+
+    At least one is present: where all would be away, the one that was nearest to coming comes.
+    """
+    checks.share("absent", absent)
+    draws = torch.tensor([seeds.generator(seed, "absent", i, k).random() for i in range(num_clients)])
+    present = draws >= absent
+    present[draws.argmax()] = True
+    return present
+
+
+def play_round(
+    method: Method, server: State, clients: State, k: int, local_for: Callable[[Tensor], Local], present: Tensor
+) -> Round:
+    """Play round k: server_send, client_update of the present clients, server_receive.
+
+    `local_for(who)` gives the local training of the clients at these positions.
+    """
+    if present.shape != (server.num_clients,) or not present.any():
+        raise ValueError(
+            f"present has shape {tuple(present.shape)} and {int(present.sum())} clients in it; expected a mask of "
+            f"{server.num_clients} with at least one client present"
+        )
+    who = present.nonzero()[:, 0]
+    server, message = method.server_send(server, k)
+    received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
+    local = local_for(who)
+    part, reply = method.client_update(clients.take(who), received, local)
+    diagnostics = method.diagnostics(server)
+    losses = getattr(local, "losses", {})
+    events = [*diagnostics["events"], *_not_finite(who, reply, losses)]
+    return Round(
+        server=method.server_receive(server, reply, present),
+        clients=clients.put(who, part),
+        present=present,
+        models=method.client_models(part, received),
+        losses=losses,
+        diagnostics={**diagnostics, "events": events},
+    )
+
+
+def _not_finite(who: Tensor, reply: Message, losses: Mapping[str, Tensor]) -> list[str]:
+    cure = "Lower the learning rate, or look for values in the client's data that are not finite"
+    looked_at = [("training loss", loss.isfinite()) for loss in losses.values()]
+    looked_at += [("model", rows.finite()) for rows in reply.values()]
+    events = {}
+    for what, finite in looked_at:
+        if not finite.all():
+            names = ", ".join(str(i) for i in who[~finite.cpu()].tolist())
+            events[what] = f"the {what} of client {names} is not finite. {cure}"
+    return list(events.values())

@@ -1,0 +1,152 @@
+"""A client's model is a row: the containers that every method passes around.
+
+Symbols: n clients in a stack, m in the federation, d parameters, b buffer values (BatchNorm's statistics).
+Everything here is a value: no function changes what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+BLOCK = 1 << 22
+"""Entries of a column block: its float64 copy takes 32 MiB, however many parameters a model has."""
+
+
+def column_blocks(rows: Tensor) -> Iterator[slice]:
+    """Cut the columns of `(n, d)` into blocks of at most BLOCK entries each."""
+    width = max(1, BLOCK // max(1, len(rows)))
+    for begin in range(0, rows.shape[1], width):
+        yield slice(begin, begin + width)
+
+
+def mix(weights: Tensor, rows: Tensor) -> Tensor:
+    """Return weights @ rows, `(n, m) @ (m, d)`, summed in float64 and given back in the rows' dtype.
+
+    Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows that very row.
+    """
+    weights = weights.to(rows.device, torch.float64)
+    mixed = rows.new_empty((len(weights), rows.shape[1]))
+    for block in column_blocks(rows):
+        mixed[:, block] = (weights @ rows[:, block].double()).to(rows.dtype)
+    return mixed
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Models as a stack: what is learned and what is only carried along.
+
+    Distances, cosines, directions and optimisers see `params` alone; mixing applies to both.
+    """
+
+    params: Tensor  # (n, d)
+    buffers: Tensor  # (n, b); b = 0 for a module without buffers
+
+    def __post_init__(self) -> None:
+        if self.params.ndim != 2 or self.buffers.ndim != 2 or len(self.params) != len(self.buffers):
+            raise ValueError(
+                f"rows have params {tuple(self.params.shape)} and buffers {tuple(self.buffers.shape)}; "
+                "expected (n, d) and (n, b) with the same n"
+            )
+
+    @classmethod
+    def of(cls, params: Tensor) -> Rows:
+        """Return rows that carry no buffers."""
+        return cls(params, params.new_empty((len(params), 0)))
+
+    @classmethod
+    def cat(cls, parts: list[Rows]) -> Rows:
+        """Return the stacks on top of each other."""
+        return cls(torch.cat([p.params for p in parts]), torch.cat([p.buffers for p in parts]))
+
+    def __len__(self) -> int:
+        return len(self.params)
+
+    def __getitem__(self, index: Tensor | slice) -> Rows:
+        return Rows(self.params[index], self.buffers[index])
+
+    def put(self, index: Tensor, rows: Rows) -> Rows:
+        """Return a copy in which the rows at `index` (a mask or positions) are replaced."""
+        params, buffers = self.params.clone(), self.buffers.clone()
+        params[index], buffers[index] = rows.params, rows.buffers
+        return Rows(params, buffers)
+
+    def mix(self, weights: Tensor) -> Rows:
+        """Return one row for each row of `weights` `(n, m)`: a weighted sum of these m rows."""
+        return Rows(mix(weights, self.params), mix(weights, self.buffers))
+
+    def mean(self) -> Rows:
+        """Return the plain mean, as a stack of height one."""
+        return self.mix(torch.full((1, len(self)), 1 / len(self), dtype=torch.float64))
+
+    def repeat(self, num_clients: int) -> Rows:
+        """Return a stack of height one as a stack of `num_clients` equal rows, without copying."""
+        return Rows(self.params.expand(num_clients, -1), self.buffers.expand(num_clients, -1))
+
+    def finite(self) -> Tensor:
+        """Return for each row whether all of it is finite, `(n,)`."""
+        return self.params.isfinite().all(1) & self.buffers.isfinite().all(1)
+
+
+Message = Mapping[str, Rows]
+"""What travels in one direction: a row a client under each name."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What one side remembers between rounds.
+
+    Rows, pairs and shared entries are kept apart, so that growing the federation, permuting it and storing
+    it by the clients' identities is generic code.
+    """
+
+    num_clients: int
+    rows: Mapping[str, Rows] = field(default_factory=dict)  # one row a client
+    pairs: Mapping[str, Tensor] = field(default_factory=dict)  # (m, m), clients on both axes
+    shared: Mapping[str, Rows] = field(default_factory=dict)  # height one: belongs to no client
+
+    def replace(
+        self,
+        rows: Mapping[str, Rows] | None = None,
+        pairs: Mapping[str, Tensor] | None = None,
+        shared: Mapping[str, Rows] | None = None,
+    ) -> State:
+        """Return a copy in which the named entries are new and all others stay."""
+        return replace(
+            self,
+            rows={**self.rows, **(rows or {})},
+            pairs={**self.pairs, **(pairs or {})},
+            shared={**self.shared, **(shared or {})},
+        )
+
+    def take(self, index: Tensor) -> State:
+        """Return the state of the clients at these positions, in this order."""
+        return State(
+            len(index),
+            {name: rows[index] for name, rows in self.rows.items()},
+            {name: pairs[index][:, index] for name, pairs in self.pairs.items()},
+            self.shared,
+        )
+
+    def put(self, index: Tensor, part: State) -> State:
+        """Return a copy in which the clients at these positions have the rows of `part`."""
+        return self.replace(rows={name: rows.put(index, part.rows[name]) for name, rows in self.rows.items()})
+
+    def append(self, late: State) -> State:
+        """Return a state that also holds clients who came later; what is shared stays as it is here.
+
+        `late` is the method's own init of their first models. A late client has had no weight so far: its
+        entries in `pairs` are 0, and 1 on the diagonal.
+        """
+        return State(
+            self.num_clients + late.num_clients,
+            {name: Rows.cat([rows, late.rows[name]]) for name, rows in self.rows.items()},
+            {
+                name: torch.block_diag(pairs, torch.eye(late.num_clients).to(pairs))  # type: ignore[no-untyped-call]
+                for name, pairs in self.pairs.items()
+            },
+            self.shared,
+        )
