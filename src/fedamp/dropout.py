@@ -65,6 +65,9 @@ class CoordinateDropout(TorchFunctionMode):
         scale = 1 / (1 - p) if p < 1 else 0.0
         return x * self.keep(shape, p).to(x.dtype) * scale
 
+    def _plain(self, x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+        return _result(x, self._drop(x, p) if training and p > 0 else x, inplace)
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -75,15 +78,28 @@ class CoordinateDropout(TorchFunctionMode):
         """Answer dropout calls; let all others through."""
         kwargs = kwargs or {}
         if func in _PLAIN:
-            x, p, training, inplace = _arguments(*args, **kwargs)
-            return _result(x, self._drop(x, p) if training and p > 0 else x, inplace)
+            return self._plain(*_arguments(*args, **kwargs))
         if func in _CHANNELS:
             x, p, training, inplace = _arguments(*args, **kwargs)
             features = 1 if x.ndim == _CHANNELS[func] else 2
             return _result(x, self._drop(x, p, features) if training and p > 0 else x, inplace)
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            with self._inside():
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Reach the dropout inside a torch function, where this mode is switched off."""
+        plain, attend = F.dropout, F.scaled_dot_product_attention
+        F.dropout = lambda input, p=0.5, training=True, inplace=False: self._plain(input, p, training, inplace)
+        F.scaled_dot_product_attention = self._attend
+        try:
+            yield
+        finally:
+            F.dropout, F.scaled_dot_product_attention = plain, attend
 
     def _attend(
         self,
@@ -98,7 +114,7 @@ class CoordinateDropout(TorchFunctionMode):
     ) -> Tensor:
         options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         if not dropout_p:
-            return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, **options)
+            return _ATTEND(query, key, value, attn_mask, 0.0, **options)
         if enable_gqa:
             repeats = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
@@ -112,6 +128,7 @@ class CoordinateDropout(TorchFunctionMode):
         return self._drop(torch.softmax(scores, -1), dropout_p) @ value
 
 
+_ATTEND = F.scaled_dot_product_attention
 _PLAIN = {F.dropout, torch.dropout, torch.dropout_}
 # The number of axes at which the first axis is the channel; else the first two are batch and channel.
 _CHANNELS: dict[Any, int] = {F.dropout1d: 2, F.dropout2d: 0, F.dropout3d: 4, torch.feature_dropout: 0}

@@ -76,8 +76,11 @@ class FlatModel:
     def state_dict(self, row: Rows) -> dict[str, Tensor]:
         """Return a stack of height one as a state dict for the module: constants included."""
         params, buffers = self.unflatten(row.params[0], row.buffers[0])
-        constants = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        return {**constants, **{name: value.detach().clone() for name, value in params.items()}, **buffers}
+        values = {id(self._params[name]): value for name, value in params.items()}
+        values |= {id(self._buffers[name]): value for name, value in buffers.items()}
+        # By identity, not by name: a weight that two layers share stands under both names.
+        named = self.module.state_dict(keep_vars=True)
+        return {name: values.get(id(own), own).detach().clone() for name, own in named.items()}
 
     def __call__(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return the module's output at a row, and its buffers after the pass."""

@@ -1,0 +1,203 @@
+"""The server half of FedAMP and HeurFedAMP is what Eq. 5 and Eq. 9 say."""
+
+import math
+
+import pytest
+import torch
+
+from fedamp.attention import ATTENTION, make_attention
+from fedamp.methods import FedAMP, HeurFedAMP, Method
+from fedamp.rows import Rows
+
+
+def models(m: int = 6, d: int = 9, seed: int = 0) -> Rows:
+    g = torch.Generator().manual_seed(seed)
+    return Rows(
+        torch.randn(m, d, dtype=torch.float64, generator=g), torch.randn(m, 2, dtype=torch.float64, generator=g)
+    )
+
+
+def send(method: Method, w: Rows, k: int = 1):
+    state, message = method.server_send(method.server_init(w), k)
+    return method.diagnostics(state), message
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", sorted(ATTENTION))
+def test_gradient_form_is_a_gradient_step(name, seed):
+    """U = W - alpha/2 times the gradient of sum_{i<j} A(|w_i - w_j|^2): Eq. 5 as printed has no 2."""
+    w, alpha, sigma, theta = models(seed=seed), 0.013, 4.0, 3.0
+    method = FedAMP(form="gradient", attention=name, sigma=sigma, theta=theta, alpha=alpha, strict=True)
+    diagnostics, message = send(method, w)
+    attention = make_attention(name, sigma, theta)
+    free = w.params.clone().requires_grad_()
+    pairs = [(i, j) for i in range(len(w)) for j in range(i)]
+    total = sum(attention(((free[i] - free[j]) ** 2).sum()) for i, j in pairs)
+    (gradient,) = torch.autograd.grad(total, free)
+    assert gradient.abs().max() > 1e-3
+    torch.testing.assert_close(message["u"].params, w.params - alpha / 2 * gradient, rtol=0, atol=1e-12)
+    torch.testing.assert_close(diagnostics["xi"].sum(1), torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def by_hand(scores: torch.Tensor, self_weight: list[float]) -> torch.Tensor:
+    m = len(scores)
+    xi = torch.zeros(m, m, dtype=torch.float64)
+    for i in range(m):
+        others = [math.exp(scores[i, j]) for j in range(m) if j != i]
+        for j in range(m):
+            share = math.exp(scores[i, j]) / sum(others) * (1 - self_weight[i])
+            xi[i, j] = self_weight[i] if i == j else share
+    return xi
+
+
+@pytest.mark.parametrize("self_weight", ["uniform", 0.3, [0.0, 0.1, 0.2, 0.3, 0.9, 1.0]])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_normalised_form_by_hand(self_weight, dtype):
+    w = models()
+    w = Rows(w.params.to(dtype), w.buffers.to(dtype))
+    diagnostics, message = send(FedAMP(sigma=5.0, self_weight=self_weight), w)
+    x = w.params.double()
+    scores = torch.tensor([[-float(((a - b) ** 2).sum()) / 5 for b in x] for a in x], dtype=torch.float64)
+    vector = {"uniform": [1 / 6] * 6}.get(self_weight) if isinstance(self_weight, str) else self_weight
+    xi = by_hand(scores, vector if isinstance(vector, list) else [vector] * 6)
+    torch.testing.assert_close(diagnostics["xi"], xi, rtol=0, atol=1e-12)
+    torch.testing.assert_close(message["u"].params, (diagnostics["xi"] @ x).to(dtype))
+    torch.testing.assert_close(message["u"].buffers, (diagnostics["xi"] @ w.buffers.double()).to(dtype))
+
+
+@pytest.mark.parametrize("self_weight", [0.0, 0.4])
+def test_heurfedamp_by_hand(self_weight):
+    w = models(seed=3)
+    diagnostics, message = send(HeurFedAMP(sigma=7.0, self_weight=self_weight), w)
+    cos = [[float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)) for b in w.params] for a in w.params]
+    xi = by_hand(7 * torch.tensor(cos, dtype=torch.float64), [self_weight] * 6)
+    torch.testing.assert_close(diagnostics["xi"], xi, rtol=0, atol=1e-12)
+    torch.testing.assert_close(message["u"].params, xi @ w.params, rtol=0, atol=1e-12)
+
+
+def listened_to(xi: torch.Tensor) -> torch.Tensor:
+    """Return whom each client listens to beside itself, as shares."""
+    others = xi - torch.diag(xi.diagonal())
+    return others / others.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("attention", sorted(ATTENTION))
+def test_median_sigma_fits_any_scale(attention):
+    w = models()
+    for method in (FedAMP(), FedAMP(form="gradient", attention=attention)):
+        small, _ = send(method, Rows(1e-3 * w.params, w.buffers))
+        large, _ = send(method, Rows(1e3 * w.params, w.buffers))
+        torch.testing.assert_close(listened_to(small["xi"]), listened_to(large["xi"]), rtol=1e-9, atol=1e-12)
+
+
+METHODS = [
+    FedAMP(),
+    FedAMP(sigma=3.0),
+    FedAMP(sigma=math.inf),
+    FedAMP(form="gradient"),
+    *[FedAMP(form="gradient", attention=name, sigma=2.0) for name in ATTENTION],
+    HeurFedAMP(),
+    HeurFedAMP(self_weight=0.5),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize(
+    "params",
+    [torch.randn(1, 5), torch.zeros(1, 5), torch.zeros(4, 5), torch.full((4, 5), 0.1), torch.eye(4)[[0, 0, 0, 1]]],
+    ids=["one client", "one zero client", "zero rows", "equal clients", "three equal"],
+)
+def test_degenerate_federations_are_finite(method, params):
+    w = Rows.of(params)
+    diagnostics, message = send(method, w)
+    xi = diagnostics["xi"]
+    assert xi.isfinite().all()
+    assert (xi >= 0).all()
+    torch.testing.assert_close(xi.sum(1), torch.ones(len(w), dtype=torch.float64), rtol=0, atol=1e-12)
+    assert message["u"].params.isfinite().all()
+    assert message["strength"].params.isfinite().all()
+    if (params == params[0]).all():
+        torch.testing.assert_close(message["u"].params, params)
+        others = xi - torch.diag(xi.diagonal())
+        assert torch.allclose(others, others.max() * (1 - torch.eye(len(w), dtype=torch.float64)))
+
+
+def test_the_papers_schedule():
+    strengths = {
+        k: float(send(FedAMP(lam=2.0), models(), k)[1]["strength"].params[0]) for k in (1, 30, 31, 61, 90)
+    }
+    assert strengths == pytest.approx({1: 2e-4, 30: 2e-4, 31: 2e-3, 61: 2e-2, 90: 2e-2})
+
+
+def test_lowered_alpha_is_one_value_for_all_clients_and_both_equations():
+    w = models()
+    diagnostics, message = send(FedAMP(form="gradient", sigma=10.0, alpha=1e4, lam=3.0), w)
+    alpha = diagnostics["alpha"]
+    assert alpha < 1e4
+    distances = ((w.params[:, None] - w.params) ** 2).sum(-1)
+    off = alpha * torch.exp(-distances / 10) / 10 * (1 - torch.eye(6))
+    torch.testing.assert_close(diagnostics["xi"] * (1 - torch.eye(6)), off, rtol=1e-12, atol=0)
+    assert diagnostics["self_weight"].min() == pytest.approx(0, abs=1e-12)
+    torch.testing.assert_close(
+        message["strength"].params, torch.full((6, 1), 3 / alpha, dtype=torch.float64), rtol=1e-12, atol=0
+    )
+    assert any("lowered from 10000 to" in event for event in diagnostics["events"])
+    with pytest.raises(ValueError, match="alpha=10000 makes a self weight negative"):
+        send(FedAMP(form="gradient", sigma=10.0, alpha=1e4, strict=True), w)
+
+
+SEPARATE = "Separate under another name"
+
+
+@pytest.mark.parametrize(
+    ("method", "cure"),
+    [
+        (FedAMP(form="gradient", sigma=1e-4), "Raise sigma"),
+        (FedAMP(form="gradient", alpha=1e-9), "raise alpha"),
+        (FedAMP(self_weight=1.0), "Lower self_weight"),
+        (HeurFedAMP(self_weight=0.9995), "Lower self_weight"),
+        (FedAMP(lam=0.0, start="w"), "start=u"),
+    ],
+)
+def test_a_word_when_it_is_separate(method, cure):
+    events = send(method, models())[0]["events"]
+    assert len(events) == 1
+    assert SEPARATE in events[0]
+    assert cure in events[0]
+
+
+@pytest.mark.parametrize(
+    "method", [FedAMP(), HeurFedAMP(), FedAMP(self_weight=0.99), FedAMP(self_weight=[1, 1, 1, 1, 1, 0.9])]
+)
+def test_no_word_when_clients_listen(method):
+    assert send(method, models())[0]["events"] == []
+
+
+def test_diagnostics_of_a_round():
+    diagnostics, _ = send(HeurFedAMP(self_weight=0.25), models())
+    assert diagnostics["xi"].shape == (6, 6)
+    assert diagnostics["self_weight"].tolist() == [0.25] * 6
+    assert diagnostics["alpha"] == 1e4
+    assert ((diagnostics["effective_clients"] > 1) & (diagnostics["effective_clients"] <= 6)).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ({"form": "gradiant"}, "did you mean 'gradient'"),
+        ({"sigma": "mean"}, "number over 0 or 'median'"),
+        ({"sigma": 0.0}, "sigma is 0.0"),
+        ({"sigma": math.inf, "form": "gradient"}, "finite"),
+        ({"alpha": -1.0}, "alpha is -1.0"),
+        ({"alpha": "fast"}, "number over 0 or 'paper'"),
+        ({"lam": -1.0}, "lam is -1.0"),
+        ({"start": "v"}, "choose from u, w"),
+        ({"attention": "scad"}, "take form='gradient'"),
+        ({"form": "gradient", "self_weight": 0.5}, "leave it out"),
+        ({"self_weight": "oracle"}, "true groups"),
+        ({"strict": "yes"}, "true or false"),
+    ],
+)
+def test_bad_hyperparameters(wrong, word):
+    with pytest.raises(ValueError, match=word):
+        FedAMP(**wrong)

@@ -1,0 +1,72 @@
+"""Imports go one way: from data towards the command line, and methods know neither engine nor network."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import fedamp
+
+ROOT = Path(fedamp.__file__).parent
+
+# Each room, and the rooms of this package that it may import. A new room is a new line.
+MAY_IMPORT = {
+    "checks": set(),
+    "seeds": set(),
+    "rows": set(),
+    "attention": {"checks", "rows"},
+    "methods": {"checks", "rows", "attention", "methods"},
+    "flat": {"rows"},
+    "batches": {"checks"},
+    "optimizers": {"checks"},
+    "dropout": {"seeds"},
+    "clients": set(),
+    "local": {"seeds", "batches", "clients", "dropout", "flat", "optimizers", "rows"},
+    "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
+}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            parts = node.module.split(".")
+            if parts[0] == "fedamp":
+                found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("fedamp.")}
+    return found
+
+
+def test_every_import_is_allowed():
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.parent == ROOT and path.name == "__init__.py":
+            continue
+        assert room(path) in MAY_IMPORT, f"{path.name}: say in MAY_IMPORT what this room may import"
+        wrong += [
+            f"{path.relative_to(ROOT)} imports {other}" for other in imported_rooms(path) - MAY_IMPORT[room(path)]
+        ]
+    assert wrong == []
+
+
+def test_the_graph_has_no_cycle():
+    left = {name: others - {name} for name, others in MAY_IMPORT.items()}
+    while left:
+        leaves = [name for name, others in left.items() if not others & left.keys()]
+        assert leaves, f"a cycle among {sorted(left)}"
+        for name in leaves:
+            del left[name]
+
+
+def test_import_needs_torch_and_numpy_alone():
+    code = (
+        "import sys, fedamp, fedamp.rounds, fedamp.local; "
+        "print(*{'flwr', 'ray', 'matplotlib', 'scipy', 'rich', 'typer'} & set(sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == []
