@@ -23,8 +23,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 test: setup  ## the fast tests
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: setup  ## every test
-	$(BIN)/python -m pytest -q
+test-all: test  ## every test: the fast ones, then the slow ones
+	$(BIN)/python -m pytest -q -m slow
 
 check: setup  ## style and types
 	$(BIN)/ruff check .
