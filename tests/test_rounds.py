@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from helpers import Federation
 
 from fedamp.clients import Clients
 from fedamp.rounds import draw_present
 from fedamp.seeds import generator, number
+from helpers import Federation
 
 
 def test_absent_share():

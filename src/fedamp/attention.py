@@ -168,7 +168,7 @@ def cosines(rows: Tensor) -> Tensor:
 
 
 def median_distance(distances: Tensor) -> float:
-    """Return the median over pairs of clients of the squared distances; 0 where all models are equal.
+    """Return the median over pairs of clients of distances `(m, m)`; 0 where all models are equal.
 
     Where more than half of the pairs are equal it is the median of the others: a scale of 0 says nothing.
     """

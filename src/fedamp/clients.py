@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from fedamp import checks, seeds
+
+Positions = tuple[Tensor, ...]
+
 
 @dataclass(frozen=True)
 class Clients:
-    """The training data of a stack of clients; in a silo, of one.
+    """The data of a stack of clients; in a silo, of one.
 
     `numbers` are the clients' coordinates, fixed when the federation is made: they seed a client's batches,
-    whoever else is here.
+    whoever else is here. Inputs may stay uint8: (x - shift) / scale is taken batch by batch, on the device.
     """
 
     x: Tensor  # (N, ...)
     y: Tensor  # (N, ...)
-    train: tuple[Tensor, ...]  # n vectors of positions in x and y
+    train: Positions  # n vectors of positions in x and y
     numbers: tuple[int, ...]  # (n,)
+    test: Positions = ()  # n vectors, or none at all
+    validation: Positions = ()
+    groups: tuple[int, ...] | None = None  # the true groups, where the setting has them
+    shift: Tensor | None = None
+    scale: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -29,7 +38,7 @@ class Clients:
             raise ValueError("there are no clients; expected at least one")
         if len(self.train) != len(self.numbers) or len(set(self.numbers)) != len(self.numbers):
             raise ValueError(
-                f"got numbers {self.numbers} for {len(self.train)} clients; expected one each, no twice"
+                f"got numbers {self.numbers} for {len(self.train)} clients; expected one for each, none twice"
             )
         for number, positions in zip(self.numbers, self.train, strict=True):
             if not len(positions):
@@ -52,6 +61,61 @@ class Clients:
     def take(self, index: Tensor) -> Clients:
         """Return the clients at these positions, in this order, over the same pool."""
         chosen = index.tolist()
-        return Clients(
-            self.x, self.y, tuple(self.train[i] for i in chosen), tuple(self.numbers[i] for i in chosen)
+
+        def pick(all_of_them: Positions) -> Positions:
+            return tuple(all_of_them[i] for i in chosen) if all_of_them else ()
+
+        return replace(
+            self,
+            train=pick(self.train),
+            numbers=tuple(self.numbers[i] for i in chosen),
+            test=pick(self.test),
+            validation=pick(self.validation),
+            groups=None if self.groups is None else tuple(self.groups[i] for i in chosen),
         )
+
+    def samples(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs, scaled, and the targets at positions of any shape."""
+        x, y = self.x[positions], self.y[positions]
+        if self.scale is not None:
+            shift = 0 if self.shift is None else self.shift
+            x = (x.to(self.scale.dtype) - shift) / self.scale
+        return x, y
+
+    def to(self, device: torch.device) -> Clients:
+        """Return the same clients with all that is looked up in a step on the device."""
+
+        def move(all_of_them: Positions) -> Positions:
+            return tuple(positions.to(device) for positions in all_of_them)
+
+        return replace(
+            self,
+            x=self.x.to(device),
+            y=self.y.to(device),
+            train=move(self.train),
+            test=move(self.test),
+            validation=move(self.validation),
+            shift=None if self.shift is None else self.shift.to(device),
+            scale=None if self.scale is None else self.scale.to(device),
+        )
+
+    def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
+        """Return clients that each keep a share of their training samples for `validation` or `test`."""
+        checks.share(name, share)
+        if not share:
+            return self
+        train, held = [], []
+        for number, positions in zip(self.numbers, self.train, strict=True):
+            count = round(share * len(positions))
+            if not 0 < count < len(positions):
+                raise ValueError(
+                    f"{name} is {share}, which leaves client {number} with {len(positions) - count} of its "
+                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each"
+                )
+            order = torch.from_numpy(seeds.generator(seed, name, number).permutation(len(positions)))
+            order = order.to(positions.device)
+            held.append(positions[order[:count].sort().values])
+            train.append(positions[order[count:].sort().values])
+        if name == "test":
+            return replace(self, train=tuple(train), test=tuple(held))
+        return replace(self, train=tuple(train), validation=tuple(held))

@@ -148,7 +148,11 @@ def _result(x: Tensor, dropped: Tensor, inplace: bool) -> Tensor:
 @contextlib.contextmanager
 def own_stream(seed: int, device: torch.device) -> Iterator[None]:
     """Give all other randomness inside (an LSTM's dropout, a user's torch.rand) a stream of its own."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
+    if device.type == "cuda":
+        with torch.random.fork_rng(devices=[device]):
+            torch.manual_seed(seed)
+            yield
+    else:  # torch.manual_seed would also reseed a GPU that nobody asked for
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ALL, Federation, assert_states_equal, data, frozen, mlp
 
 from fedamp.batches import Batching
 from fedamp.clients import Clients
@@ -15,6 +14,7 @@ from fedamp.methods import METHODS, make_method
 from fedamp.optimizers import Optimizer
 from fedamp.rounds import check_optimizer, play_round
 from fedamp.rows import Rows, State
+from helpers import ALL, Federation, assert_states_equal, data, frozen, mlp
 
 everywhere = pytest.mark.parametrize("name", ALL)
 SIZES = (5, 9, 13, 4, 20)

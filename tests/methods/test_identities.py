@@ -7,11 +7,11 @@ import math
 
 import pytest
 import torch
-from helpers import Federation, mlp, plain_sgd
 
 from fedamp.batches import Batching
 from fedamp.methods import APFL, FedAMP, HeurFedAMP, Scaffold
 from fedamp.optimizers import Optimizer
+from helpers import Federation, mlp, plain_sgd
 
 OPTIMIZERS = [
     Optimizer("adam", 0.01),

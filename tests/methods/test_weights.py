@@ -90,6 +90,17 @@ def test_median_sigma_fits_any_scale(attention):
         torch.testing.assert_close(listened_to(small["xi"]), listened_to(large["xi"]), rtol=1e-9, atol=1e-12)
 
 
+def test_median_sigma_of_heurfedamp_by_hand():
+    w = models(seed=4)
+    cos = torch.nn.functional.cosine_similarity(w.params[:, None], w.params, dim=-1)
+    pairs = [1 - float(cos[i, j]) for i in range(6) for j in range(i)]
+    sigma = 1 / sorted(pairs)[len(pairs) // 2]  # of 15 pairs
+    expected, _ = send(HeurFedAMP(sigma=sigma), w)
+    found, _ = send(HeurFedAMP(sigma="median"), w)
+    assert found["sigma"] == pytest.approx(sigma)
+    torch.testing.assert_close(found["xi"], expected["xi"], rtol=0, atol=1e-12)
+
+
 METHODS = [
     FedAMP(),
     FedAMP(sigma=3.0),
@@ -97,7 +108,7 @@ METHODS = [
     FedAMP(form="gradient"),
     *[FedAMP(form="gradient", attention=name, sigma=2.0) for name in ATTENTION],
     HeurFedAMP(),
-    HeurFedAMP(self_weight=0.5),
+    HeurFedAMP(sigma=10.0, self_weight=0.5),
 ]
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedamp import checks
-from fedamp.attention import SelfWeight, check_self_weight, cosines, self_weights, softmax_weights
+from fedamp.attention import (
+    SelfWeight,
+    check_self_weight,
+    cosines,
+    median_distance,
+    self_weights,
+    softmax_weights,
+)
 from fedamp.methods.message_passing import MessagePassing
 
 
@@ -18,22 +25,27 @@ from fedamp.methods.message_passing import MessagePassing
 class HeurFedAMP(MessagePassing):
     """xi_ij = (1 - xi_ii) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h)), xi_ii given.
 
-    The larger sigma, the sharper the attention: the other way round than in FedAMP.
+    The larger sigma, the sharper the attention: the other way round than in FedAMP. sigma="median" is
+    1 / median over pairs of the present 1 - cos, which fits it to how far apart the models really are.
     """
 
-    sigma: float = 10.0
+    sigma: float | str = "median"
     self_weight: SelfWeight = "uniform"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.not_negative("sigma", self.sigma)
+        checks.positive_or("sigma", self.sigma, "median")
         object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
 
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
         """Return xi of Eq. 9."""
-        scores = self.sigma * cosines(w)
-        self_weight = self_weights(self.self_weight, len(w))
-        return softmax_weights(scores, self_weight), {"alpha": alpha, "sigma": self.sigma}
+        cos = cosines(w)
+        # Below this 1 - cos is rounding. Where all models are equal there is no scale to go by, and any sigma
+        # gives the same.
+        median = median_distance((1 - cos).where(1 - cos > 1e-12, 0))
+        sigma = (1 / median if median > 0 else 1.0) if isinstance(self.sigma, str) else self.sigma
+        xi = softmax_weights(sigma * cos, self_weights(self.self_weight, len(w)))
+        return xi, {"alpha": alpha, "sigma": sigma, "median_distance": median}
 
     def cure(self) -> str:
         """Return how to make clients listen to each other."""

@@ -1,0 +1,185 @@
+"""From a description to a federation that can be played: data, first models, method, way of training."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedamp import checks, models
+from fedamp.attention import oracle_self_weight
+from fedamp.batches import Batching
+from fedamp.clients import Clients
+from fedamp.data import load_data
+from fedamp.description import DEFAULT_LR, Description
+from fedamp.engine import Choice, choose_engine
+from fedamp.flat import FlatModel
+from fedamp.local import Training
+from fedamp.methods import METHODS, Method, make_method
+from fedamp.optimizers import Optimizer
+from fedamp.rounds import check_optimizer
+from fedamp.rows import Rows
+from fedamp.settings import make_setting
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All that a run needs, made from its description."""
+
+    method: Method
+    training: Training
+    clients: Clients
+    w: Rows  # the first models, (m, d)
+    choice: Choice
+    facts: Mapping[str, Any]  # of the data: sizes, groups, shared samples
+
+
+def make_clients(description: Description) -> tuple[Clients, int, dict[str, Any]]:
+    """Return the clients of a described run, the number of classes, and the facts of their data."""
+    dataset = load_data(description.data)
+    setting = make_setting(description.setting.name, **description.setting.parameters)
+    pools = dataset.train_pool.numpy(), dataset.test_pool.numpy()
+    assignment = setting.assign(dataset.y.numpy(), *pools, description.clients, description.seed)
+    clients = Clients(
+        dataset.x,
+        dataset.y,
+        train=tuple(torch.from_numpy(positions) for positions in assignment.train),
+        numbers=tuple(range(description.clients)),
+        test=tuple(torch.from_numpy(positions) for positions in assignment.test),
+        groups=assignment.groups,
+        shift=_per_channel(dataset.shift, dataset.x),
+        scale=_per_channel(dataset.scale, dataset.x),
+    )
+    facts = {"shared_samples": assignment.shared, "shared_test_samples": assignment.shared_test}
+    return clients, dataset.num_classes, facts
+
+
+def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
+    """Return a shift or scale that broadcasts over samples: one number, or one a channel."""
+    tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
+    return tensor.reshape(-1, *[1] * (x.ndim - 2)) if tensor.ndim else tensor
+
+
+def assemble(
+    description: Description,
+    clients: Clients | None = None,
+    model: nn.Module | Callable[..., nn.Module] | None = None,
+    method: Method | None = None,
+) -> Federation:
+    """Return what a description stands for. Clients, model or method that are given come in its place."""
+    facts: dict[str, Any] = {}
+    if method is None:
+        checks.one_of("method", description.method.name, METHODS)  # before any data is touched
+    if clients is None:
+        clients, num_outputs, facts = make_clients(description)
+    else:
+        num_outputs = int(clients.y.max()) + 1
+    device = _device(description.device)
+    clients = clients.hold_out(description.validation, description.seed).to(device)
+    facts |= {
+        "sizes": [len(positions) for positions in clients.train],
+        "test_sizes": [len(positions) for positions in clients.test],
+        "groups": None if clients.groups is None else list(clients.groups),
+    }
+    flat, w = _first_models(description, clients, num_outputs, model, device)
+    method = method or _make_method(description, clients)
+    optimizer = _optimizer(description, method)
+    check_optimizer(method, optimizer)
+    batching = Batching(description.batch_size, description.epochs, description.steps)
+    training = Training(flat, optimizer, batching, description.seed)
+    choice = choose_engine(description.engine, training, clients, w)
+    training = replace(training, engine=choice.engine, chunk=choice.chunk)
+    facts |= {
+        "parameters": flat.num_params,
+        "engine": choice.engine,
+        "engine_why": choice.why,
+        "device": str(device),
+        "optimizer": optimizer.name,
+        "lr": optimizer.lr,
+    }
+    return Federation(method, training, clients, w, choice, facts)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    checks.one_of("device", name.split(":")[0], ["auto", "cpu", "cuda"])
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but torch sees no CUDA device here; take cpu or auto")
+    return torch.device(name)
+
+
+def _first_models(
+    description: Description,
+    clients: Clients,
+    num_outputs: int,
+    model: nn.Module | Callable[..., nn.Module] | None,
+    device: torch.device,
+) -> tuple[FlatModel, Rows]:
+    shape = tuple(clients.x.shape[1:])
+    if isinstance(model, nn.Module):
+        if description.init == "own":
+            raise ValueError(
+                "init is 'own', but one module was given; give a function that builds a model instead"
+            )
+        flat = FlatModel(copy.deepcopy(model).to(device))
+        return flat, flat.row().repeat(len(clients))
+    builder = model or models.load_builder(description.model.name)
+    parameters = description.model.parameters
+
+    def first(client: int | None) -> nn.Module:
+        return models.build(builder, shape, num_outputs, description.seed, client, **parameters).to(device)
+
+    flat = FlatModel(first(None))
+    if description.init == "common":
+        return flat, flat.row().repeat(len(clients))
+    return flat, Rows.cat([flat.row(first(number)) for number in clients.numbers])
+
+
+def _make_method(description: Description, clients: Clients) -> Method:
+    parameters = dict(description.method.parameters)
+    if parameters.get("self_weight") == "oracle":
+        parameters["self_weight"] = oracle_self_weight(clients.groups)
+    return make_method(description.method.name, **parameters)
+
+
+def _optimizer(description: Description, method: Method) -> Optimizer:
+    name = description.optimizer or method.optimizer
+    own = method.lr if name == method.optimizer else DEFAULT_LR.get(name, 1e-3)
+    lr = own if description.lr is None else description.lr
+    return Optimizer(name, lr, description.momentum, description.weight_decay)
+
+
+def as_clients(
+    pairs: Sequence[Sequence[Any]], held_out: float, seed: int, numbers: Sequence[int] | None = None
+) -> Clients:
+    """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each."""
+    if not pairs:
+        raise ValueError("there are no clients; expected a list of (x, y), one for each")
+    tensors = []
+    for i, parts in enumerate(pairs):
+        if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
+            raise ValueError(
+                f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all"
+            )
+        tensors.append([torch.as_tensor(part) for part in parts])
+    train = Clients.of([(x.to(_input_dtype(x)), y.long()) for x, y, *_ in tensors], numbers)
+    if len(pairs[0]) == 2:
+        return train.hold_out(held_out, seed, "test")
+    test = Clients.of([(x.to(_input_dtype(x)), y.long()) for _, _, x, y in tensors], numbers)
+    after = len(train.x)
+    return replace(
+        train,
+        x=torch.cat([train.x, test.x]),
+        y=torch.cat([train.y, test.y]),
+        test=tuple(positions + after for positions in test.train),
+    )
+
+
+def _input_dtype(x: Tensor) -> torch.dtype:
+    """Numbers become the default float type; whole numbers stay: they are an Embedding's words."""
+    return torch.get_default_dtype() if x.is_floating_point() or x.dtype == torch.uint8 else x.dtype

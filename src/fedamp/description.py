@@ -1,0 +1,152 @@
+"""The frozen description of a run: all that its result depends on, in words and numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from fedamp import checks
+
+NAMED = ("setting", "model", "method")
+"""What is chosen by a name and has parameters of its own."""
+
+DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A choice by name, with its parameters: those not given are the choice's own defaults."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: object) -> Named:
+        """Return a choice from a name, or from a mapping with a `name` and parameters."""
+        if isinstance(value, Named):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            return cls(value["name"], {k: v for k, v in value.items() if k != "name"})
+        raise ValueError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
+
+
+@dataclass(frozen=True)
+class Description:
+    """One run. Two runs with equal descriptions have equal results."""
+
+    data: str = "digits"
+    setting: Named = Named("practical")
+    clients: int = 20
+    model: Named = Named("mlp")
+    method: Named = Named("fedamp")
+    rounds: int = 30
+    epochs: int | None = None  # passes over the data in a round; 5 where steps are not given either
+    steps: int | None = None  # or: minibatches in a round
+    batch_size: int = 10
+    optimizer: str | None = None  # None: the method's own
+    lr: float | None = None  # None: the method's own
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    init: str = "common"  # first models: one for all clients, or each its "own"
+    absent: float = 0.0  # probability that a client is away from a round
+    validation: float = 0.0  # share of each client's training samples that is held out
+    seed: int = 0
+    engine: str = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in NAMED:
+            object.__setattr__(self, name, Named.of(getattr(self, name)))
+        checks.count("clients", self.clients)
+        checks.count("rounds", self.rounds)
+        checks.count("seed", self.seed, least=0)
+        checks.one_of("init", self.init, ["common", "own"])
+        checks.one_of("engine", self.engine, ["auto", "stacked", "loop"])
+        checks.share("absent", self.absent)
+        checks.share("validation", self.validation)
+        if self.epochs is None and self.steps is None:
+            object.__setattr__(self, "epochs", 5)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Description:
+        """Return a description from a mapping; an unknown key is an error that lists the known ones."""
+        known = [f.name for f in fields(cls)]
+        for key in values:
+            checks.one_of("setting of a run", key, known)
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with the named choices as tables: what goes to JSON."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in NAMED:
+            choice: Named = values[name]
+            values[name] = {"name": choice.name, **choice.parameters}
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
+        return plain
+
+    @property
+    def slug(self) -> str:
+        """A folder name: what was run, and a digest of all of it."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        words = [self.data, self.setting.name, self.model.name, self.method.name, f"seed{self.seed}", digest]
+        return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in word) for word in words)
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple | set) else str(value)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the settings in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ValueError(f"can't read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no valid TOML: {error}") from None
+
+
+def apply_overrides(values: Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """Return settings with `method.sigma=25` and the like put into their places."""
+    result = dict(values)
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        table, dot, name = key.strip().partition(".")
+        if not (equals and dot and name and table in NAMED):
+            raise ValueError(
+                f"got --set {override!r}; expected TABLE.NAME=VALUE with a table from {', '.join(NAMED)}, "
+                "say method.sigma=25"
+            )
+        choice = Named.of(result.get(table, getattr(Description(), table)))
+        result[table] = Named(choice.name, {**choice.parameters, name: parse_value(text.strip())})
+    return result
+
+
+def parse_value(text: str) -> Any:
+    """Return a value as TOML reads it: a number, true, a list; anything else is a word."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between two descriptions, as `to_dict` gives them."""
+    flat_a, flat_b = _flat(a), _flat(b)
+    keys = [key for key in {**flat_a, **flat_b} if flat_a.get(key) != flat_b.get(key)]
+    return [f"{key} is {flat_a.get(key)!r} there and {flat_b.get(key)!r} here" for key in keys]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

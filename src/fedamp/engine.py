@@ -1,0 +1,80 @@
+"""Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedamp import checks
+from fedamp.batches import Batching
+from fedamp.clients import Clients
+from fedamp.local import Training
+from fedamp.rows import Rows
+
+ENGINES = ("auto", "stacked", "loop")
+
+STACKED_ON_CPU = 50_000
+"""Parameters up to which stacking pays on a CPU: beyond, one client's matrices fill the cores by themselves."""
+
+STACK_VALUES = 1 << 27
+"""Parameters that are stacked at once, over all clients: bounds the memory of gradients and moments."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way that was taken, and why."""
+
+    engine: str  # "stacked" or "loop"
+    chunk: int  # clients stacked at once, at the most
+    why: str
+    warning: str | None = None
+
+
+def choose_engine(requested: str, training: Training, clients: Clients, w: Rows) -> Choice:
+    """Return how to train these clients.
+
+    `auto` stacks where there is more than one client, and the device is a GPU or the model has at most
+    STACKED_ON_CPU parameters; else it loops. A module that vmap can't take is looped in any case.
+    """
+    checks.one_of("engine", requested, ENGINES)
+    device, num_params = clients.x.device, training.model.num_params
+    chunk = max(1, STACK_VALUES // num_params)
+    if requested == "loop":
+        return Choice("loop", chunk, "asked for")
+    if requested == "auto":
+        if len(clients) == 1:
+            return Choice("loop", chunk, "there is one client")
+        if device.type == "cpu" and num_params > STACKED_ON_CPU:
+            return Choice("loop", chunk, f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
+    fault = _fault(training, clients, w)
+    if fault is not None:
+        name = type(training.model.module).__name__
+        warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
+        return Choice("loop", chunk, "vmap can't take the model", warning)
+    why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
+    return Choice("stacked", chunk, why)
+
+
+def _fault(training: Training, clients: Clients, w: Rows) -> str | None:
+    """Return why one step of two clients at once fails, or None where it does not."""
+    probe = replace(training, batching=Batching(min(4, training.batching.batch_size), steps=1), engine="stacked")
+    two = torch.arange(min(2, len(clients)))
+    try:
+        with warnings.catch_warnings():
+            # torch warns where an operation has no batched form and is looped inside: slower than our own loop.
+            warnings.filterwarnings("error", message=".*performance drop.*")
+            some = clients.take(two)
+            ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
+            x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
+            vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(
+                ended.params, ended.buffers, x
+            )
+    except Exception as error:  # whatever a user's module does under vmap
+        return str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
+    return None
+
+
+def _gradient(w: Tensor, grad: object) -> Tensor:
+    return grad(w)  # type: ignore[no-any-return, operator]

@@ -1,0 +1,71 @@
+"""How good models are: rows + held-out samples -> a score and a loss for each client."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedamp.clients import Clients, Positions
+from fedamp.local import Training
+from fedamp.rows import Rows
+
+BATCH = 4096
+"""Samples that one client's model sees at once."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One number a client, `(n,)` each, on the CPU in float64."""
+
+    accuracy: Tensor  # share of right answers, 0 to 1
+    loss: Tensor  # mean loss a sample
+
+
+def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test") -> Scores:
+    """Score each client's row on that client's `test`, `validation` or `train` samples."""
+    held: Positions = getattr(clients, on)
+    if not held or not all(len(positions) for positions in held):
+        raise ValueError(f"not every client has {on} samples; expected at least one for each")
+    scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
+    if scores is None:
+        parts = [_one(training, clients, rows[slice(i, i + 1)], held[i]) for i in range(len(held))]
+        scores = torch.stack(parts)
+    scores = scores.double().cpu()
+    return Scores(accuracy=scores[:, 0], loss=scores[:, 1])
+
+
+def _one(training: Training, clients: Clients, row: Rows, positions: Tensor) -> Tensor:
+    """Return accuracy and loss of one client, `(2,)`."""
+    total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
+    for part in torch.split(positions, BATCH):
+        x, y = clients.samples(part)
+        with torch.no_grad():
+            output, _ = training.model(row.params[0], row.buffers[0], x, training=False)
+        total += _counts(training, output, y)
+    return total / len(positions)
+
+
+def _counts(training: Training, output: Tensor, y: Tensor) -> Tensor:
+    """Return the number of right answers and the summed loss, `(2,)`."""
+    right = (output.argmax(-1) == y).sum().double()
+    return torch.stack([right, training.loss(output, y).double() * len(y)])
+
+
+def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
+    """Return accuracy and loss of all clients, `(n, 2)`, or None where they hold unequal numbers of samples."""
+    size = len(held[0])
+    if any(len(positions) != size for positions in held) or size > BATCH:
+        return None
+
+    def score(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        output, _ = training.model(params, buffers, x, training=False)
+        return _counts(training, output, y)
+
+    parts = []
+    for begin in range(0, len(rows), training.chunk):
+        chunk = slice(begin, begin + training.chunk)
+        x, y = clients.samples(torch.stack(held[chunk]))
+        with torch.no_grad():
+            parts.append(vmap(score)(rows.params[chunk], rows.buffers[chunk], x, y))
+    return torch.cat(parts) / size

@@ -1,0 +1,237 @@
+"""A run: the visible loop, from a description to a result."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedamp.assembly import Federation, as_clients, assemble
+from fedamp.clients import Clients
+from fedamp.description import Description
+from fedamp.evaluate import evaluate
+from fedamp.flat import FlatModel
+from fedamp.local import Training
+from fedamp.methods import Local, Method
+from fedamp.metrics import Summary, accuracies, summarise
+from fedamp.records import RunFolder
+from fedamp.rounds import Round, draw_present, play_round
+from fedamp.rows import Rows
+
+Observer = Callable[[Mapping[str, Any]], None]
+"""Called with each round's line as soon as it is there."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run leaves behind."""
+
+    description: Description
+    history: list[dict[str, Any]]  # a line for each round, as in rounds.jsonl
+    summary: Summary
+    models: dict[str, Rows]  # "own", "received": every client's, after the last round
+    xi: Tensor | None  # (K, m, m) collaboration weights of each round
+    warnings: list[str]
+    facts: Mapping[str, Any]
+    seconds: float
+    method: Method
+    model: FlatModel
+    folder: Path | None
+
+    @property
+    def bmta(self) -> float:
+        """Best mean test accuracy over the rounds, in percent."""
+        return self.summary.bmta
+
+    @property
+    def accuracies(self) -> NDArray[np.float64]:
+        """Test accuracy of every client after every round, `(K, m)`, of the models that count, in percent."""
+        return 100 * accuracies(self.history, self.method.scored)
+
+    def client_model(self, client: int) -> nn.Module:
+        """Return a client's final model as a module of its own, ready to be used."""
+        rows = self.models[self.method.scored]
+        if not 0 <= client < len(rows):
+            raise ValueError(f"client is {client}; expected a number from 0 to {len(rows) - 1}")
+        module = copy.deepcopy(self.model.module).cpu()
+        row = rows[slice(client, client + 1)]
+        module.load_state_dict(self.model.state_dict(row))
+        return module.eval()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result in plain values: what `result.json` and `--json` hold."""
+        return {
+            "method": self.description.method.name,
+            "bmta": self.summary.bmta,
+            "best_round": self.summary.best_round,
+            "last": self.summary.last,
+            "worst": self.summary.worst,
+            "tenth": self.summary.tenth,
+            "per_client": self.summary.per_client,
+            "rounds": self.description.rounds,
+            "seconds": self.seconds,
+            "warnings": self.warnings,
+            "facts": dict(self.facts),
+        }
+
+
+def play(
+    description: Description,
+    federation: Federation,
+    folder: RunFolder | None = None,
+    observer: Observer = lambda line: None,
+) -> Result:
+    """Play all rounds of a run, and return what came of it.
+
+    Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
+    """
+    began = time.perf_counter()
+    method, training, clients = federation.method, federation.training, federation.clients
+    if folder is not None:
+        folder.begin(description.to_dict())
+    history: list[dict[str, Any]] = []
+    xis: list[Tensor] = []
+
+    def record(line: dict[str, Any]) -> None:
+        history.append(line)
+        if folder is not None:
+            folder.add(line)
+        observer(line)
+
+    server, state = method.server_init(federation.w), method.client_init(federation.w)
+    everyone = torch.arange(len(clients))
+    _, message = method.server_send(server, 1)
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        record({"round": 0, "events": [], **_scores(federation, method.client_models(state, message), everyone)})
+        for k in range(1, description.rounds + 1):
+            clock = time.perf_counter()
+            present = draw_present(description.seed, k, len(clients), description.absent)
+            local_for = partial(_local, training, clients, k)
+            played = play_round(method, server, state, k, local_for, present)
+            server, state = played.server, played.clients
+            scores = _scores(federation, played.models, present.nonzero()[:, 0])
+            xis += [played.diagnostics["xi"].cpu()] if "xi" in played.diagnostics else []
+            record({**_line(k, played), **scores, "seconds": time.perf_counter() - clock})
+        # What the last round made has not been sent to anyone yet: score it as if it were.
+        _, message = method.server_send(server, description.rounds + 1)
+        sent = {name: rows for name, rows in method.client_models(state, message).items() if name == "received"}
+        if sent:
+            record({"round": description.rounds + 1, "events": [], **_scores(federation, sent, everyone)})
+    except KeyboardInterrupt as stop:
+        interrupt = stop
+    if len(history) < 2:
+        raise KeyboardInterrupt
+    table = accuracies(history, method.scored)
+    if not len(table):  # interrupted before a first aggregate was scored
+        table = accuracies(history, "own")
+    events = [event for line in history for event in line["events"]]
+    result = Result(
+        description=description,
+        history=history,
+        summary=summarise(table),
+        models=method.client_models(state, message),
+        xi=torch.stack(xis) if xis else None,
+        warnings=list(
+            dict.fromkeys([*([federation.choice.warning] if federation.choice.warning else []), *events])
+        ),
+        facts=federation.facts,
+        seconds=time.perf_counter() - began,
+        method=method,
+        model=training.model,
+        folder=None if folder is None else folder.path,
+    )
+    if folder is not None:
+        folder.finish({"finished": interrupt is None, **result.to_dict()}, result.models, result.xi)
+    if interrupt is not None:
+        raise interrupt
+    return result
+
+
+def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:
+    return training.local(clients.take(who), k)
+
+
+def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> dict[str, Any]:
+    """Return accuracy and loss on what is held out, for each of the models; None for a client who is not here."""
+    clients, scores = federation.clients, {}
+    for on in ("test", "validation"):
+        if getattr(clients, on):
+            here = clients.take(who)
+            scored = {name: evaluate(federation.training, here, rows, on) for name, rows in models.items()}
+            scores[on] = {
+                name: {
+                    "accuracy": _spread(score.accuracy, who, len(clients)),
+                    "loss": _spread(score.loss, who, len(clients)),
+                }
+                for name, score in scored.items()
+            }
+    return scores
+
+
+def _spread(values: Tensor, who: Tensor, num_clients: int) -> list[float | None]:
+    """Return values of some clients as a list over all, with None for the others and for what is not finite."""
+    spread: list[float | None] = [None] * num_clients
+    for i, value in zip(who.tolist(), values.tolist(), strict=True):
+        spread[i] = value if np.isfinite(value) else None
+    return spread
+
+
+def _line(k: int, played: Round) -> dict[str, Any]:
+    who = played.present.nonzero()[:, 0]
+    line: dict[str, Any] = {"round": k, "present": played.present.tolist()}
+    for name, loss in played.losses.items():
+        line["train_loss" + (f"_{name}" if name else "")] = _spread(loss, who, len(played.present))
+    for name, value in played.diagnostics.items():
+        if isinstance(value, Tensor) and value.ndim == 1:
+            line[name] = value.tolist()
+        elif isinstance(value, float):
+            line[name] = value if np.isfinite(value) else None
+    return {**line, "events": played.diagnostics["events"]}
+
+
+def run(
+    *,
+    method: str | Mapping[str, Any] | Method = "fedamp",
+    clients: int | Sequence[Sequence[Any]] = 20,
+    model: str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module] = "mlp",
+    held_out: float = 0.2,
+    out: str | Path | None = None,
+    observer: Observer = lambda line: None,
+    **settings: Any,
+) -> Result:
+    """Run one experiment and return its result.
+
+    `clients` is a number of clients among whom `data` is split by `setting`, or a list with each client's own
+    (x, y), of which a share is held out for testing, or (x, y, x_test, y_test). `model` and `method` are names,
+    tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
+    `out` is a folder to write the record to.
+    """
+    values: dict[str, Any] = dict(settings)
+    own_clients = own_model = own_method = None
+    if isinstance(clients, int):
+        values["clients"] = clients
+    else:
+        own_clients = as_clients(clients, held_out, values.get("seed", 0))
+        values |= {"clients": len(own_clients), "data": "given", "setting": "given"}
+    if isinstance(model, str | Mapping):
+        values["model"] = model
+    else:
+        own_model, values["model"] = model, getattr(model, "__name__", type(model).__name__)
+    if isinstance(method, Method):
+        own_method = method
+        values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
+    else:
+        values["method"] = method
+    description = Description.of(values)
+    federation = assemble(description, own_clients, own_model, own_method)
+    return play(description, federation, None if out is None else RunFolder(Path(out)), observer)
