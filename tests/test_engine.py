@@ -206,6 +206,16 @@ def test_the_rule_of_auto(monkeypatch):
     assert chosen(mlp(), "stacked").engine == "stacked"
 
 
+def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):
+    with engine.use_threads(2):
+        assert chosen(mlp(), "auto").threads == 1
+        monkeypatch.setattr(engine, "SMALL", 10)
+        assert chosen(mlp(), "auto").threads == 2
+        with engine.use_threads(1):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+
+
 def test_unknown_engine():
     with pytest.raises(ValueError, match="choose from auto, loop, stacked"):
         chosen(mlp(), "fast")

@@ -97,6 +97,7 @@ def assemble(
         "parameters": flat.num_params,
         "engine": choice.engine,
         "engine_why": choice.why,
+        "threads": choice.threads,
         "device": str(device),
         "optimizer": optimizer.name,
         "lr": optimizer.lr,

@@ -1,7 +1,10 @@
 """Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,6 +21,10 @@ ENGINES = ("auto", "stacked", "loop")
 STACKED_ON_CPU = 50_000
 """Parameters up to which stacking pays on a CPU: beyond, one client's matrices fill the cores by themselves."""
 
+SMALL = STACKED_ON_CPU
+"""Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
+wait for each other (seen: 40 times slower)."""
+
 STACK_VALUES = 1 << 27
 """Parameters that are stacked at once, over all clients: bounds the memory of gradients and moments."""
 
@@ -28,6 +35,7 @@ class Choice:
 
     engine: str  # "stacked" or "loop"
     chunk: int  # clients stacked at once, at the most
+    threads: int  # of torch on the CPU
     why: str
     warning: str | None = None
 
@@ -41,20 +49,33 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
     checks.one_of("engine", requested, ENGINES)
     device, num_params = clients.x.device, training.model.num_params
     chunk = max(1, STACK_VALUES // num_params)
+    threads = 1 if device.type == "cpu" and num_params <= SMALL else torch.get_num_threads()
+    loop = partial(Choice, "loop", chunk, threads)
     if requested == "loop":
-        return Choice("loop", chunk, "asked for")
+        return loop("asked for")
     if requested == "auto":
         if len(clients) == 1:
-            return Choice("loop", chunk, "there is one client")
+            return loop("there is one client")
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
-            return Choice("loop", chunk, f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
+            return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
     fault = _fault(training, clients, w)
     if fault is not None:
         name = type(training.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
-        return Choice("loop", chunk, "vmap can't take the model", warning)
+        return loop("vmap can't take the model", warning)
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
-    return Choice("stacked", chunk, why)
+    return Choice("stacked", chunk, threads, why)
+
+
+@contextlib.contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Let torch use this many threads inside, and as many as before after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _fault(training: Training, clients: Clients, w: Rows) -> str | None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fedamp.assembly import Federation, as_clients, assemble
 from fedamp.clients import Clients
 from fedamp.description import Description
+from fedamp.engine import use_threads
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -94,6 +95,13 @@ def play(
 
     Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
     """
+    with use_threads(federation.choice.threads):
+        return _play(description, federation, folder, observer)
+
+
+def _play(
+    description: Description, federation: Federation, folder: RunFolder | None, observer: Observer
+) -> Result:
     began = time.perf_counter()
     method, training, clients = federation.method, federation.training, federation.clients
     if folder is not None:
