@@ -229,9 +229,10 @@ def practical_cases(draw):
     groups = draw(st.integers(1, 4))
     group_classes = tuple(draw(st.lists(st.integers(1, 4), min_size=groups, max_size=groups)))
     group_clients = tuple(draw(st.lists(st.integers(1, 4), min_size=groups, max_size=groups)))
-    share = draw(st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]) | st.floats(0.3, 0.9))
+    # At most 15 other classes and 18 samples for them: every class can have one.
+    share = draw(st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]) | st.floats(0.3, 0.8))
     sizes = draw(
-        st.lists(st.integers(70, 120), min_size=groups, max_size=groups).map(tuple) | st.integers(70, 120)
+        st.lists(st.integers(90, 140), min_size=groups, max_size=groups).map(tuple) | st.integers(90, 140)
     )
     test_samples = draw(st.integers(1, 60))
     return Practical(

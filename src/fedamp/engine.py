@@ -18,7 +18,7 @@ from fedamp.rows import Rows
 
 ENGINES = ("auto", "stacked", "loop")
 
-STACKED_ON_CPU = 50_000
+STACKED_ON_CPU = 100_000
 """Parameters up to which stacking pays on a CPU: beyond, one client's matrices fill the cores by themselves."""
 
 SMALL = STACKED_ON_CPU
