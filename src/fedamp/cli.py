@@ -121,8 +121,11 @@ def run_one(description: Any, folder: Path | None, as_json: bool) -> None:
     federation = assemble(description)
     if federation.choice.warning and not as_json:
         _warn(federation.choice.warning)
-    with _Bar(description.rounds, description.method.name, federation.method.scored) as bar:
-        result = play(description, federation, record, bar.advance)
+    try:
+        with _Bar(description.rounds, description.method.name, federation.method.scored) as bar:
+            result = play(description, federation, record, bar.advance)
+    except KeyboardInterrupt:
+        _fail(f"interrupted; the rounds so far are in {record.path}", INTERRUPTED)
     _show({"finished": True, **result.to_dict()}, record.path, as_json)
 
 
@@ -228,5 +231,5 @@ def main() -> None:
             raise
         _fail(error.format_message())
     if code == INTERRUPTED:
-        _fail("interrupted; what was done so far is in the run's folder", INTERRUPTED)
+        _fail("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
