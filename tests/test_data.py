@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedamp.data import DATA, Dataset, describe_data, load_data
+from fedamp.data import DATA, SOURCES, Dataset, describe_data, load_data
 from fedamp.models import MODELS, build
 
 
@@ -73,13 +73,18 @@ def test_digits_split_is_the_same_for_ever_and_in_no_order_of_the_file(digits):
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_every_data_set_can_be_listed_and_loaded(name):
+def test_every_data_set_can_be_listed_without_its_files(name):
     line = describe_data(name)
     assert 20 < len(line) <= 115
     assert "\n" not in line
+
+
+@pytest.mark.parametrize("name", DATA.keys() - SOURCES.keys())
+def test_every_data_set_that_comes_with_the_package_can_be_loaded(name):
     data = load_data(name)
     assert data.name == name
     assert data.about
+    assert data.note == ""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -104,7 +109,8 @@ def test_digits_can_be_learned(digits):
 @pytest.mark.parametrize("ask", [load_data, describe_data])
 def test_unknown_name_lists_the_choices(ask):
     with pytest.raises(
-        ValueError, match=r"unknown data set 'digit' \(did you mean 'digits'\?\); choose from digits$"
+        ValueError,
+        match=r"unknown data set 'digit' \(did you mean 'digits'\?\); choose from cifar100, digits, .*mnist$",
     ):
         ask("digit")
 

@@ -128,9 +128,7 @@ def test_stacked_equals_loop_for_one_round_in_float32(name, kind):
     "optimizer",
     [Optimizer("adam", 0.01, weight_decay=0.1), Optimizer("sgd", 0.05, momentum=0.9, weight_decay=0.01)],
 )
-@pytest.mark.parametrize(
-    "batching", [Batching(4, epochs=3), Batching(4, steps=7), Batching(100, epochs=2)], ids=str
-)
+@pytest.mark.parametrize("batching", [Batching(4, epochs=3), Batching(4, steps=7), Batching(100, epochs=2)], ids=str)
 def test_other_optimizers_and_batches(optimizer, batching):
     loop, stacked = both_ways("fedamp", "cnn", batching=batching, optimizer=optimizer)
     loop.play(2), stacked.play(2)
@@ -143,9 +141,7 @@ def test_adam_and_a_parameter_without_influence():
     loop.play(), stacked.play()
     model, a, b = loop.training.model, loop.models(), stacked.models()
     for i in range(len(SIZES)):
-        key_bias = model.unflatten(torch.arange(model.num_params), torch.empty(0))[0][
-            "layer.self_attn.in_proj_bias"
-        ]
+        key_bias = model.unflatten(torch.arange(model.num_params), torch.empty(0))[0]["layer.self_attn.in_proj_bias"]
         others = torch.ones(model.num_params, dtype=torch.bool)
         others[key_bias[8:16].long()] = False
         torch.testing.assert_close(a[i, others], b[i, others], rtol=1e-3, atol=1e-3)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fedamp.evaluate import evaluate
-from fedamp.metrics import accuracies, summarise, worse_off
+from fedamp.metrics import score_table, summarise, worse_off
 from helpers import Federation, mlp
 
 
@@ -24,7 +24,7 @@ def test_scores_by_hand(engine, tests):
         x, y = a.clients.x[clients.test[i]], a.clients.y[clients.test[i]]
         with torch.no_grad():
             output = module(x)
-        assert scores.accuracy[i] == pytest.approx((output.argmax(1) == y).double().mean().item())
+        assert scores.metric[i] == pytest.approx((output.argmax(1) == y).double().mean().item())
         assert scores.loss[i] == pytest.approx(F.cross_entropy(output, y).item())
 
 
@@ -48,21 +48,21 @@ LINES = [
 
 
 def test_own_is_counted_at_its_round_and_absent_clients_keep_their_last_value():
-    assert accuracies(LINES, "own").tolist() == [[0.5, 0.1], [0.9, 0.3]]
+    assert score_table(LINES, "own").tolist() == [[0.5, 0.1], [0.9, 0.3]]
 
 
 def test_received_is_counted_at_the_round_that_made_it():
-    assert accuracies(LINES, "received").tolist() == [[0.4, 0.2], [0.6, 0.8]]
+    assert score_table(LINES, "received").tolist() == [[0.4, 0.2], [0.6, 0.8]]
 
 
 def test_summary_by_hand():
-    summary = summarise(accuracies(LINES, "received"))
-    assert summary.bmta == pytest.approx(70)
+    summary = summarise(score_table(LINES, "received"))
+    assert summary.best == pytest.approx(70)
     assert summary.best_round == 2
     assert summary.per_client == pytest.approx([60, 80])
     assert summary.worst == pytest.approx(60)
     assert summary.tenth == pytest.approx(62)
-    assert summarise(accuracies(LINES, "own")).last == pytest.approx(60)
+    assert summarise(score_table(LINES, "own")).last == pytest.approx(60)
 
 
 def test_worse_off():

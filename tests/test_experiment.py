@@ -35,7 +35,7 @@ def test_partition_first_models_and_batches_do_not_depend_on_the_method():
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_runs_and_learns(name):
     result = fedamp.run(method=name, rounds=4, clients=10, lr=0.05 if name in ("scaffold", "apfl") else None)
-    assert result.accuracies.shape == (4, 10)
+    assert result.scores.shape == (4, 10)
     assert result.bmta > 40
     assert result.models["own"].params.shape == (10, 4810)
     assert (result.xi is not None) == (name in ("fedamp", "heurfedamp"))
@@ -44,7 +44,7 @@ def test_every_method_runs_and_learns(name):
 
 def test_engines_agree_on_a_whole_run():
     a, b = (fedamp.run(engine=engine, **QUICK) for engine in ("loop", "stacked"))
-    np.testing.assert_allclose(a.accuracies, b.accuracies, atol=3)
+    np.testing.assert_allclose(a.scores, b.scores, atol=3)
     torch.testing.assert_close(a.models["own"].params, b.models["own"].params, rtol=1e-3, atol=1e-4)
 
 
@@ -90,7 +90,7 @@ def test_oracle_self_weight_comes_from_the_settings_groups():
 
 def test_absent_clients_keep_their_last_accuracy():
     result = fedamp.run(absent=0.5, method="fedavg-ft", rounds=5, clients=10, epochs=1)
-    table = result.accuracies
+    table = result.scores
     for k in range(1, 5):
         away = ~np.array(result.history[k + 1]["present"])
         np.testing.assert_array_equal(table[k][away], table[k - 1][away])
@@ -100,8 +100,8 @@ def test_absent_clients_keep_their_last_accuracy():
 def test_received_of_the_last_round_is_scored():
     result = fedamp.run(method="fedavg", **QUICK)
     assert [line["round"] for line in result.history] == [0, 1, 2, 3]
-    assert result.accuracies.shape == (2, 10)
-    assert result.accuracies[-1].tolist() == pytest.approx(
+    assert result.scores.shape == (2, 10)
+    assert result.scores[-1].tolist() == pytest.approx(
         [100 * value for value in result.history[-1]["test"]["received"]["accuracy"]]
     )
 

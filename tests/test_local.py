@@ -80,9 +80,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("kind", sorted(MODULES))
 @pytest.mark.parametrize("which", sorted(OPTIMIZERS))
-@pytest.mark.parametrize(
-    "batching", [Batching(4, epochs=3), Batching(4, steps=5), Batching(100, epochs=2)], ids=str
-)
+@pytest.mark.parametrize("batching", [Batching(4, epochs=3), Batching(4, steps=5), Batching(100, epochs=2)], ids=str)
 def test_equals_a_plain_loop(kind, which, batching):
     """torch.optim, loss.backward(), a module's own weights; clients of 13, 9 (a last batch of one) and 6."""
     make, draw = MODULES[kind]

@@ -151,9 +151,7 @@ def test_global_generator_does_not_move_when_a_builder_fails():
 )
 def test_pictures_can_be_too_small(builder, fits, too_small):
     assert builder(fits, 2)(torch.randn(2, *fits)).shape == (2, 2)
-    message = (
-        rf"{builder.__name__.replace('_', '-')} .* \({', '.join(map(str, too_small))}\).* smallest allowed is "
-    )
+    message = rf"{builder.__name__.replace('_', '-')} .* \({', '.join(map(str, too_small))}\).* smallest allowed is "
     with pytest.raises(ValueError, match=message + f"{min(fits[-2:])} x {min(fits[-2:])};"):
         builder(too_small, 2)
 
@@ -186,9 +184,7 @@ def test_numbers_are_checked():
 
 
 def test_wrong_parameters_list_the_right_ones():
-    with pytest.raises(
-        ValueError, match=r"parameter of mlp 'hiden' \(did you mean 'hidden'\?\); choose from hidden$"
-    ):
+    with pytest.raises(ValueError, match=r"parameter of mlp 'hiden' \(did you mean 'hidden'\?\); choose from hidden$"):
         build(mlp, (8, 8), 10, seed=0, hiden=3)
     with pytest.raises(ValueError, match="model cnn-small has no parameters, so no 'hidden'"):
         build(cnn_small, (8, 8), 10, seed=0, hidden=3)
@@ -230,9 +226,7 @@ def test_a_users_function_gets_what_it_names(nets, text, shape_of_weight):
 
 
 def test_a_users_parameters(nets):
-    name = nets(
-        "own_parameters", "def f(num_outputs, width=2, *, bias=True):\n    return nn.Linear(width, 1, bias)"
-    )
+    name = nets("own_parameters", "def f(num_outputs, width=2, *, bias=True):\n    return nn.Linear(width, 1, bias)")
     builder = load_builder(f"{name}:f")
     module = build(builder, (4,), 3, seed=0, width=5, bias=False)
     assert module.weight.shape == (1, 5)

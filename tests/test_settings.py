@@ -98,9 +98,7 @@ def test_the_seed_alone_decides(name, seed):
 def test_every_class_is_shuffled_by_the_seed():
     """Four of 40 samples of each class, whatever the seed, but other ones."""
     data = even(5, 40, 10)
-    one, other = (
-        np.concatenate(assign(IID(samples=10, test_samples=5), data, 2, seed)[0].train) for seed in (1, 2)
-    )
+    one, other = (np.concatenate(assign(IID(samples=10, test_samples=5), data, 2, seed)[0].train) for seed in (1, 2))
     for label in range(5):
         ones, others = ({*drawn[data[0][drawn] == label]} for drawn in (one, other))
         assert len(ones) == len(others) == 4
@@ -231,9 +229,7 @@ def practical_cases(draw):
     group_clients = tuple(draw(st.lists(st.integers(1, 4), min_size=groups, max_size=groups)))
     # At most 15 other classes and 18 samples for them: every class can have one.
     share = draw(st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]) | st.floats(0.3, 0.8))
-    sizes = draw(
-        st.lists(st.integers(90, 140), min_size=groups, max_size=groups).map(tuple) | st.integers(90, 140)
-    )
+    sizes = draw(st.lists(st.integers(90, 140), min_size=groups, max_size=groups).map(tuple) | st.integers(90, 140))
     test_samples = draw(st.integers(1, 60))
     return Practical(
         groups=groups,
@@ -280,8 +276,7 @@ def test_practical_emnist_as_in_the_paper():
         (2, 400, 320, 80, 36),
     ):
         own, rest = (
-            train[np.ix_(np.array(result.groups) == group, wanted)]
-            for wanted in (classes == group, classes != group)
+            train[np.ix_(np.array(result.groups) == group, wanted)] for wanted in (classes == group, classes != group)
         )
         assert (own.sum(axis=1) == dominating).all()
         assert (rest.sum(axis=1) == other).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,15 +16,29 @@ from fedamp.attention import oracle_self_weight
 from fedamp.batches import Batching
 from fedamp.clients import Clients
 from fedamp.data import load_data
-from fedamp.description import DEFAULT_LR, Description
+from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
+from fedamp.data.silos import read_silos
+from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
 from fedamp.optimizers import Optimizer
-from fedamp.rounds import check_optimizer
+from fedamp.rounds import Tamper, check_optimizer, poison
 from fedamp.rows import Rows
 from fedamp.settings import make_setting
+from fedamp.tasks import CLASSIFICATION, Task, regression
+
+
+@dataclass(frozen=True)
+class Material:
+    """What there is to learn from."""
+
+    clients: Clients
+    num_outputs: int
+    task: Task
+    facts: Mapping[str, Any]
+    schema: Schema | None = None  # of a user's own silos
 
 
 @dataclass(frozen=True)
@@ -36,11 +51,15 @@ class Federation:
     w: Rows  # the first models, (m, d)
     choice: Choice
     facts: Mapping[str, Any]  # of the data: sizes, groups, shared samples
+    schema: Schema | None
+    tamper: Tamper
 
 
-def make_clients(description: Description) -> tuple[Clients, int, dict[str, Any]]:
-    """Return the clients of a described run, the number of classes, and the facts of their data."""
-    dataset = load_data(description.data)
+def load_material(description: Description, data_dir: Path | None = None) -> Material:
+    """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""
+    if is_folder(description.data):
+        return _silos(description)
+    dataset = load_data(description.data, data_dir)
     setting = make_setting(description.setting.name, **description.setting.parameters)
     pools = dataset.train_pool.numpy(), dataset.test_pool.numpy()
     assignment = setting.assign(dataset.y.numpy(), *pools, description.clients, description.seed)
@@ -54,8 +73,24 @@ def make_clients(description: Description) -> tuple[Clients, int, dict[str, Any]
         shift=_per_channel(dataset.shift, dataset.x),
         scale=_per_channel(dataset.scale, dataset.x),
     )
-    facts = {"shared_samples": assignment.shared, "shared_test_samples": assignment.shared_test}
-    return clients, dataset.num_classes, facts
+    facts = {
+        "shared_samples": assignment.shared,
+        "shared_test_samples": assignment.shared_test,
+        "note": dataset.note,
+    }
+    return Material(clients, dataset.num_classes, CLASSIFICATION, facts)
+
+
+def _silos(description: Description) -> Material:
+    silos = read_silos(Path(description.data), description.label)
+    # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
+    schema = make_schema(silos, description.task)
+    clients = Clients.of([apply_schema(schema, silo) for silo in silos])
+    clients = clients.hold_out(description.held_out, description.seed, "test")
+    facts = {"names": [silo.name for silo in silos], "note": "; ".join(schema_notes(schema, silos))}
+    if schema.labels is None:
+        return Material(clients, 1, regression(schema.target_scale), facts, schema)
+    return Material(clients, len(schema.labels), CLASSIFICATION, facts, schema)
 
 
 def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
@@ -69,28 +104,27 @@ def assemble(
     clients: Clients | None = None,
     model: nn.Module | Callable[..., nn.Module] | None = None,
     method: Method | None = None,
+    data_dir: Path | None = None,
 ) -> Federation:
     """Return what a description stands for. Clients, model or method that are given come in its place."""
-    facts: dict[str, Any] = {}
     if method is None:
         checks.one_of("method", description.method.name, METHODS)  # before any data is touched
-    if clients is None:
-        clients, num_outputs, facts = make_clients(description)
-    else:
-        num_outputs = int(clients.y.max()) + 1
-    device = _device(description.device)
-    clients = clients.hold_out(description.validation, description.seed).to(device)
+    material = load_material(description, data_dir) if clients is None else _given(clients, description.task)
+    device, facts, task = _device(description.device), dict(material.facts), material.task
+    clients = _dirty(material, description).hold_out(description.validation, description.seed).to(device)
     facts |= {
+        "task": task.name,
+        "poisoned": list(description.poisoned),
         "sizes": [len(positions) for positions in clients.train],
         "test_sizes": [len(positions) for positions in clients.test],
         "groups": None if clients.groups is None else list(clients.groups),
     }
-    flat, w = _first_models(description, clients, num_outputs, model, device)
+    flat, w = _first_models(description, clients, material.num_outputs, model, device)
     method = method or _make_method(description, clients)
     optimizer = _optimizer(description, method)
     check_optimizer(method, optimizer)
     batching = Batching(description.batch_size, description.epochs, description.steps)
-    training = Training(flat, optimizer, batching, description.seed)
+    training = Training(flat, optimizer, batching, description.seed, task)
     choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunk=choice.chunk)
     facts |= {
@@ -102,7 +136,34 @@ def assemble(
         "optimizer": optimizer.name,
         "lr": optimizer.lr,
     }
-    return Federation(method, training, clients, w, choice, facts)
+    tamper = _tampering(description, clients, flat)
+    return Federation(method, training, clients, w, choice, facts, material.schema, tamper)
+
+
+def _given(clients: Clients, task: str) -> Material:
+    if task == "auto":
+        fractions = clients.y.is_floating_point() and bool((clients.y != clients.y.round()).any())
+        task = "regression" if fractions else "classification"
+    if task == "regression":
+        return Material(replace(clients, y=clients.y.to(torch.get_default_dtype())), 1, regression(), {})
+    return Material(replace(clients, y=clients.y.long()), int(clients.y.max()) + 1, CLASSIFICATION, {})
+
+
+def _dirty(material: Material, description: Description) -> Clients:
+    """Return the clients with wrong labels, where they are asked for."""
+    if description.label_noise and material.task.name == "regression":
+        raise ValueError("label_noise is for classification; this task is regression, leave it out")
+    noise, who = description.label_noise, description.noisy_clients
+    return material.clients.with_label_noise(noise, material.num_outputs, description.seed, who)
+
+
+def _tampering(description: Description, clients: Clients, flat: FlatModel) -> Tamper:
+    for number in description.poisoned:
+        if not 0 <= number < len(clients):
+            raise ValueError(f"poisoned client is {number}; expected numbers from 0 to {len(clients) - 1}")
+    if len(set(description.poisoned)) == len(clients):
+        raise ValueError("all clients are poisoned; expected at least one that is not")
+    return poison(description.poisoned, description.poison_scale, flat.num_params)
 
 
 def _device(name: str) -> torch.device:
@@ -124,9 +185,7 @@ def _first_models(
     shape = tuple(clients.x.shape[1:])
     if isinstance(model, nn.Module):
         if description.init == "own":
-            raise ValueError(
-                "init is 'own', but one module was given; give a function that builds a model instead"
-            )
+            raise ValueError("init is 'own', but one module was given; give a function that builds a model instead")
         flat = FlatModel(copy.deepcopy(model).to(device))
         return flat, flat.row().repeat(len(clients))
     builder = model or models.load_builder(description.model.name)
@@ -164,14 +223,12 @@ def as_clients(
     tensors = []
     for i, parts in enumerate(pairs):
         if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
-            raise ValueError(
-                f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all"
-            )
+            raise ValueError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
         tensors.append([torch.as_tensor(part) for part in parts])
-    train = Clients.of([(x.to(_input_dtype(x)), y.long()) for x, y, *_ in tensors], numbers)
+    train = Clients.of([(x.to(_input_dtype(x)), y) for x, y, *_ in tensors], numbers)
     if len(pairs[0]) == 2:
         return train.hold_out(held_out, seed, "test")
-    test = Clients.of([(x.to(_input_dtype(x)), y.long()) for _, _, x, y in tensors], numbers)
+    test = Clients.of([(x.to(_input_dtype(x)), y) for _, _, x, y in tensors], numbers)
     after = len(train.x)
     return replace(
         train,

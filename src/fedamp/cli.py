@@ -65,13 +65,24 @@ def run_command(
     lr: Annotated[float | None, Flag(help="Learning rate; by default the method's own.")] = None,
     momentum: Annotated[float | None, Flag(help="Momentum of sgd.")] = None,
     weight_decay: Annotated[float | None, Flag(help="L2 weight decay.")] = None,
+    preset: Annotated[str | None, Flag(help="An experiment of the paper, say paper/emnist-practical.")] = None,
+    data_dir: Annotated[
+        Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")
+    ] = None,
+    label: Annotated[str | None, Flag(help="Of your own csv silos: the column to predict.")] = None,
+    task: Annotated[
+        str | None, Flag(help="Of your own silos: classification or regression; by default by the labels.")
+    ] = None,
+    held_out: Annotated[float | None, Flag(help="Of your own silos: share of each held out for testing.")] = None,
+    label_noise: Annotated[float | None, Flag(help="Share of wrong training labels.")] = None,
+    noisy_clients: Annotated[str | None, Flag(help="Who has wrong labels, say 0,3; by default everyone.")] = None,
+    poisoned: Annotated[str | None, Flag(help="Clients that send scaled, sign-flipped models, say 0,3.")] = None,
+    poison_scale: Annotated[float | None, Flag(help="How much larger they are.")] = None,
     init: Annotated[str | None, Flag(help="First models: common, or each client its own.")] = None,
     absent: Annotated[float | None, Flag(help="Probability that a client is away from a round.")] = None,
     validation: Annotated[float | None, Flag(help="Share of each client's training data held out.")] = None,
     seed: Annotated[int | None, Flag(help="One seed gives one result.")] = None,
-    engine: Annotated[
-        str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")
-    ] = None,
+    engine: Annotated[str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")] = None,
     device: Annotated[str | None, Flag(help="auto, cpu or cuda.")] = None,
     out: Annotated[
         Path | None, Flag(help="Folder to write to; by default runs/ and a name from the description.")
@@ -83,16 +94,22 @@ def run_command(
     json_: Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
     """Run one experiment and write its record."""
-    flags = {name: value for name, value in locals().items() if name not in ("out", "config", "set", "json_")}
-    description = describe(config, flags, set or [])
-    run_one(description, out, json_)
+    flags = dict(locals())
+    for kept_apart in ("out", "config", "set", "json_", "preset", "data_dir"):
+        del flags[kept_apart]
+    description = describe(preset, config, flags, set or [])
+    run_one(description, out, json_, data_dir)
 
 
-def describe(config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
-    """Return the description that a file, flags and `--set` together stand for; later ones win."""
+def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
+    """Return the description that a preset, a file, flags and `--set` together stand for; later ones win."""
+    from fedamp import presets
     from fedamp.description import NAMED, Description, Named, apply_overrides, read_toml
+    from fedamp.experiment import natural
 
-    values = read_toml(config) if config else {}
+    given = read_toml(config) if config else {}
+    method = flags["method"] or Named.of(given.get("method", "fedamp")).name
+    values = {**(presets.preset(preset, method) if preset else {}), **given}
     for name, value in flags.items():
         if value is None:
             continue
@@ -102,10 +119,10 @@ def describe(config: Path | None, flags: Mapping[str, Any], overrides: list[str]
     # One of the two on the command line takes the place of the other in the file.
     if (flags["epochs"] is None) != (flags["steps"] is None):
         values.pop("steps" if flags["steps"] is None else "epochs", None)
-    return Description.of(apply_overrides(values, overrides))
+    return Description.of(apply_overrides(natural(values), overrides))
 
 
-def run_one(description: Any, folder: Path | None, as_json: bool) -> None:
+def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
     """Run a description, or show what it came to if that run is there already."""
     from fedamp.records import RunFolder
 
@@ -118,7 +135,7 @@ def run_one(description: Any, folder: Path | None, as_json: bool) -> None:
     from fedamp.assembly import assemble
     from fedamp.experiment import play
 
-    federation = assemble(description)
+    federation = assemble(description, data_dir=data_dir)
     if federation.choice.warning and not as_json:
         _warn(federation.choice.warning)
     try:
@@ -156,10 +173,12 @@ class _Bar:
         self.progress.stop()
 
     def advance(self, line: Mapping[str, Any]) -> None:
-        scores = line["test"].get(self.scored, {"accuracy": []})
-        known = [value for value in scores["accuracy"] if value is not None]
+        scores = line["test"].get(self.scored, {})
+        values = scores.get("accuracy", scores.get("rmse", []))
+        known = [value for value in values if value is not None]
         if known:
-            accuracy = f"{100 * sum(known) / len(known):.2f} %"
+            mean = sum(known) / len(known)
+            accuracy = f"{100 * mean:.2f} %" if "accuracy" in scores else f"RMSE {mean:.4g}"
             self.progress.update(self.task, completed=line["round"], accuracy=accuracy)
 
 
@@ -169,9 +188,16 @@ def _show(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("method", result["method"])
-    table.add_row("best mean test accuracy", f"{result['bmta']:.2f} % (round {result['best_round']})")
-    table.add_row("after the last round", f"{result['last']:.2f} %")
-    table.add_row("worst client", f"{result['worst']:.2f} %")
+    accuracy = result["metric"] == "accuracy"
+    what, unit = ("best mean test accuracy", ".2f} %") if accuracy else ("lowest mean test error (RMSE)", ".4g}")
+    show = ("{:" + unit).format
+    table.add_row(what, f"{show(result['best'])} (round {result['best_round']})")
+    table.add_row("after the last round", show(result["last"]))
+    table.add_row("worst client", show(result["worst"]))
+    if result["facts"].get("shared_samples"):
+        table.add_row("training samples that clients share", str(result["facts"]["shared_samples"]))
+    if result["facts"].get("note"):
+        table.add_row("data", result["facts"]["note"])
     table.add_row("time", f"{result['seconds']:.1f} s")
     table.add_row("record", str(folder))
     out.print(table)
@@ -186,6 +212,7 @@ def _warn(text: str) -> None:
 class Kind(StrEnum):
     """What can be listed."""
 
+    presets = "presets"
     methods = "methods"
     data = "data"
     settings = "settings"
@@ -202,6 +229,75 @@ def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) ->
         out.print(f"[bold]{name}[/bold]  {about}", soft_wrap=True, highlight=False)
         if parameters:
             out.print(f"    {parameters}", soft_wrap=True, highlight=False, markup=False)
+
+
+data_app = typer.Typer(help="Data sets: where they lie, what is there, how to get them.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+DataDir = Annotated[Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")]
+
+
+@data_app.command("status")
+def data_status(data_dir: DataDir = None) -> None:
+    """Show which data sets are there."""
+    from fedamp.data import files
+
+    folder = files.data_dir(data_dir)
+    out.print(f"data folder: {folder}", soft_wrap=True, highlight=False)
+    table = Table("data set", "state", "size", "")
+    for name, state, size, detail in files.status(folder):
+        table.add_row(name, state, f"{size / 1e6:.1f} MB" if size else "", detail)
+    out.print(table)
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="Data set.")], data_dir: DataDir = None) -> None:
+    """Get a data set from its publisher."""
+    from fedamp.data import fetch, files
+
+    folder = files.data_dir(data_dir)
+    fetch.fetch(name, folder, progress=out.is_terminal)
+    out.print(f"{name} is in {folder / name}", soft_wrap=True, highlight=False)
+
+
+@data_app.command("check")
+def data_check(
+    name: Annotated[str | None, typer.Argument(help="Data set; by default all that are there.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Read every file of a data set and compare checksums."""
+    from fedamp.data import files
+
+    folder = files.data_dir(data_dir)
+    present = [each for each, state, _, _ in files.status(folder) if state != "missing"]
+    faults = []
+    for each in [name] if name else present:
+        found = files.check(each, folder)
+        faults += found
+        out.print(f"{each}: {'fine' if not found else f'{len(found)} faults'}", highlight=False)
+    if faults:
+        _fail("; ".join(faults))
+
+
+@data_app.command("schema")
+def data_schema(
+    folder: Annotated[Path, typer.Argument(help="Folder of silos, or one silo's file.")],
+    label: Annotated[str | None, Flag(help="The csv column to predict.")] = None,
+    task: Annotated[str, Flag(help="classification or regression; by default by the labels.")] = "auto",
+    one: Annotated[bool, Flag("--one", help="The folder is one silo, in several files.")] = False,
+    merge: Annotated[list[Path] | None, Flag(help="Other silos' schemas to unite with; can be repeated.")] = None,
+    out: Annotated[Path | None, Flag(help="File to write; by default it is printed.")] = None,
+) -> None:
+    """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
+    from fedamp.data import schema, silos
+
+    read = [silos.read_silo(folder, label)] if one or folder.is_file() else silos.read_silos(folder, label)
+    made = schema.make_schema(read, task)
+    if merge:
+        made = schema.merge_schemas([made, *(schema.read_schema(path) for path in merge)])
+    if out is None:
+        print(schema.schema_to_json(made))
+    else:
+        schema.write_schema(out, made)
 
 
 @app.command("demo")

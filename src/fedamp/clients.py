@@ -119,3 +119,37 @@ class Clients:
         if name == "test":
             return replace(self, train=tuple(train), test=tuple(held))
         return replace(self, train=tuple(train), validation=tuple(held))
+
+    def with_label_noise(self, share: float, num_classes: int, seed: int, who: Sequence[int] | None = None) -> Clients:
+        """Return clients a share of whose training labels is wrong: another class, each as likely.
+
+        On all clients, or on those with the given numbers. A wrong sample is a copy in the pool, so that nobody else
+        who holds it, and no test set, is touched.
+        """
+        checks.share("label_noise", share)
+        for number in who or ():
+            if number not in self.numbers:
+                raise ValueError(f"noisy client is {number!r}; expected numbers from {_range(self.numbers)}")
+        if not share:
+            return self
+        if num_classes < 2:
+            raise ValueError(f"label_noise is {share}, but there is {num_classes} class: no wrong label to give")
+        train, copied, wrong, end = list(self.train), [], [], len(self.x)
+        for i, number in enumerate(self.numbers):
+            if who is not None and number not in who:
+                continue
+            stream = seeds.generator(seed, "label noise", number)
+            hit = torch.from_numpy(stream.permutation(len(train[i]))[: round(share * len(train[i]))])
+            hit = hit.to(train[i].device)
+            chosen = train[i][hit]
+            offset = torch.from_numpy(stream.integers(1, num_classes, len(chosen))).to(self.y.device)
+            copied.append(self.x[chosen])
+            wrong.append((self.y[chosen] + offset) % num_classes)
+            train[i] = train[i].clone()
+            train[i][hit] = torch.arange(end, end + len(chosen), device=train[i].device)
+            end += len(chosen)
+        return replace(self, x=torch.cat([self.x, *copied]), y=torch.cat([self.y, *wrong]), train=tuple(train))
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)} to {max(numbers)}"

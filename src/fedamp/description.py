@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -54,6 +55,13 @@ class Description:
     lr: float | None = None  # None: the method's own
     momentum: float = 0.0
     weight_decay: float = 0.0
+    task: str = "auto"  # of your own silos: "classification" or "regression"
+    label: str | None = None  # of your own silos: the csv column to predict
+    held_out: float = 0.2  # of your own silos: share of each that is held out for testing
+    label_noise: float = 0.0  # share of wrong training labels
+    noisy_clients: tuple[int, ...] | None = None  # who has them; None: everyone
+    poisoned: tuple[int, ...] = ()  # clients that send sign-flipped, scaled rows
+    poison_scale: float = 10.0
     init: str = "common"  # first models: one for all clients, or each its "own"
     absent: float = 0.0  # probability that a client is away from a round
     validation: float = 0.0  # share of each client's training samples that is held out
@@ -69,6 +77,12 @@ class Description:
         checks.count("seed", self.seed, least=0)
         checks.one_of("init", self.init, ["common", "own"])
         checks.one_of("engine", self.engine, ["auto", "stacked", "loop"])
+        checks.one_of("task", self.task, ["auto", "classification", "regression"])
+        checks.share("held_out", self.held_out)
+        checks.share("label_noise", self.label_noise)
+        checks.positive("poison_scale", self.poison_scale)
+        for name in ("noisy_clients", "poisoned"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         checks.share("absent", self.absent)
         checks.share("validation", self.validation)
         if self.epochs is None and self.steps is None:
@@ -96,8 +110,32 @@ class Description:
         """A folder name: what was run, and a digest of all of it."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        words = [self.data, self.setting.name, self.model.name, self.method.name, f"seed{self.seed}", digest]
+        words = [
+            Path(self.data).name,
+            self.setting.name,
+            self.model.name,
+            self.method.name,
+            f"seed{self.seed}",
+            digest,
+        ]
         return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in word) for word in words)
+
+
+def _numbers(what: str, value: object) -> tuple[int, ...] | None:
+    """Return clients' numbers as a tuple; one number, or words like "0,3", will do."""
+    if value is None:
+        return None
+    parts = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        numbers = tuple(int(part) for part in parts)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} is {value!r}; expected numbers of clients, say 0,3,7") from None
+    return numbers
+
+
+def is_folder(data: str) -> bool:
+    """Whether `data` names a folder with silos, and not a data set."""
+    return "/" in data or os.sep in data or data.startswith(".") or Path(data).is_dir()
 
 
 def _plain(value: object) -> object:

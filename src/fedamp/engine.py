@@ -89,9 +89,7 @@ def _fault(training: Training, clients: Clients, w: Rows) -> str | None:
             some = clients.take(two)
             ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
             x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
-            vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(
-                ended.params, ended.buffers, x
-            )
+            vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(ended.params, ended.buffers, x)
     except Exception as error:  # whatever a user's module does under vmap
         return str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
     return None

@@ -18,7 +18,7 @@ BATCH = 4096
 class Scores:
     """One number a client, `(n,)` each, on the CPU in float64."""
 
-    accuracy: Tensor  # share of right answers, 0 to 1
+    metric: Tensor  # accuracy, 0 to 1; or for regression the root mean squared error
     loss: Tensor  # mean loss a sample
 
 
@@ -32,11 +32,11 @@ def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test")
         parts = [_one(training, clients, rows[slice(i, i + 1)], held[i]) for i in range(len(held))]
         scores = torch.stack(parts)
     scores = scores.double().cpu()
-    return Scores(accuracy=scores[:, 0], loss=scores[:, 1])
+    return Scores(metric=training.task.finish(scores[:, 0]), loss=scores[:, 1])
 
 
 def _one(training: Training, clients: Clients, row: Rows, positions: Tensor) -> Tensor:
-    """Return accuracy and loss of one client, `(2,)`."""
+    """Return mean tally and loss of one client, `(2,)`."""
     total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
     for part in torch.split(positions, BATCH):
         x, y = clients.samples(part)
@@ -47,13 +47,13 @@ def _one(training: Training, clients: Clients, row: Rows, positions: Tensor) -> 
 
 
 def _counts(training: Training, output: Tensor, y: Tensor) -> Tensor:
-    """Return the number of right answers and the summed loss, `(2,)`."""
-    right = (output.argmax(-1) == y).sum().double()
-    return torch.stack([right, training.loss(output, y).double() * len(y)])
+    """Return the task's tally and the loss, both summed over the samples, `(2,)`."""
+    task = training.task
+    return torch.stack([task.tally(output, y).double(), task.loss(output, y).double() * len(y)])
 
 
 def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
-    """Return accuracy and loss of all clients, `(n, 2)`, or None where they hold unequal numbers of samples."""
+    """Return mean tally and loss of all clients, `(n, 2)`, or None where they hold unequal numbers of samples."""
     size = len(held[0])
     if any(len(positions) != size for positions in held) or size > BATCH:
         return None

@@ -17,13 +17,15 @@ from torch import Tensor, nn
 
 from fedamp.assembly import Federation, as_clients, assemble
 from fedamp.clients import Clients
-from fedamp.description import Description
+from fedamp.data.schema import Schema, schema_to_json
+from fedamp.data.silos import count_silos
+from fedamp.description import Description, is_folder
 from fedamp.engine import use_threads
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import Local, Method
-from fedamp.metrics import Summary, accuracies, summarise
+from fedamp.metrics import Summary, score_table, summarise
 from fedamp.records import RunFolder
 from fedamp.rounds import Round, draw_present, play_round
 from fedamp.rows import Rows
@@ -46,17 +48,22 @@ class Result:
     seconds: float
     method: Method
     model: FlatModel
+    schema: Schema | None  # of a user's own silos: columns, labels, scaling
     folder: Path | None
 
     @property
     def bmta(self) -> float:
-        """Best mean test accuracy over the rounds, in percent."""
-        return self.summary.bmta
+        """Best mean test accuracy over the rounds, in percent; for regression the lowest mean error."""
+        return self.summary.best
 
     @property
-    def accuracies(self) -> NDArray[np.float64]:
-        """Test accuracy of every client after every round, `(K, m)`, of the models that count, in percent."""
-        return 100 * accuracies(self.history, self.method.scored)
+    def scores(self) -> NDArray[np.float64]:
+        """Every client's test score after every round, `(K, m)`, of the models that count.
+
+        Accuracies in percent, or for regression root mean squared errors.
+        """
+        table = score_table(self.history, self.method.scored, self.summary.metric)
+        return 100 * table if self.summary.metric == "accuracy" else table
 
     def client_model(self, client: int) -> nn.Module:
         """Return a client's final model as a module of its own, ready to be used."""
@@ -72,7 +79,9 @@ class Result:
         """Return the result in plain values: what `result.json` and `--json` hold."""
         return {
             "method": self.description.method.name,
-            "bmta": self.summary.bmta,
+            "metric": self.summary.metric,
+            "bmta": self.summary.best if self.summary.metric == "accuracy" else None,
+            "best": self.summary.best,
             "best_round": self.summary.best_round,
             "last": self.summary.last,
             "worst": self.summary.worst,
@@ -99,13 +108,11 @@ def play(
         return _play(description, federation, folder, observer)
 
 
-def _play(
-    description: Description, federation: Federation, folder: RunFolder | None, observer: Observer
-) -> Result:
+def _play(description: Description, federation: Federation, folder: RunFolder | None, observer: Observer) -> Result:
     began = time.perf_counter()
     method, training, clients = federation.method, federation.training, federation.clients
     if folder is not None:
-        folder.begin(description.to_dict())
+        folder.begin(description.to_dict(), None if federation.schema is None else schema_to_json(federation.schema))
     history: list[dict[str, Any]] = []
     xis: list[Tensor] = []
 
@@ -125,7 +132,7 @@ def _play(
             clock = time.perf_counter()
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
-            played = play_round(method, server, state, k, local_for, present)
+            played = play_round(method, server, state, k, local_for, present, federation.tamper)
             server, state = played.server, played.clients
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
             xis += [played.diagnostics["xi"].cpu()] if "xi" in played.diagnostics else []
@@ -139,23 +146,25 @@ def _play(
         interrupt = stop
     if len(history) < 2:
         raise KeyboardInterrupt
-    table = accuracies(history, method.scored)
+    metric = training.task.metric
+    table = score_table(history, method.scored, metric)
     if not len(table):  # interrupted before a first aggregate was scored
-        table = accuracies(history, "own")
+        table = score_table(history, "own", metric)
+    # What a poisoned client gets is nobody's concern: it enters no mean.
+    counted = [number not in description.poisoned for number in range(len(clients))]
     events = [event for line in history for event in line["events"]]
     result = Result(
         description=description,
         history=history,
-        summary=summarise(table),
+        summary=summarise(table, metric, counted),
         models=method.client_models(state, message),
         xi=torch.stack(xis) if xis else None,
-        warnings=list(
-            dict.fromkeys([*([federation.choice.warning] if federation.choice.warning else []), *events])
-        ),
+        warnings=list(dict.fromkeys([*([federation.choice.warning] if federation.choice.warning else []), *events])),
         facts=federation.facts,
         seconds=time.perf_counter() - began,
         method=method,
         model=training.model,
+        schema=federation.schema,
         folder=None if folder is None else folder.path,
     )
     if folder is not None:
@@ -178,7 +187,7 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
             scored = {name: evaluate(federation.training, here, rows, on) for name, rows in models.items()}
             scores[on] = {
                 name: {
-                    "accuracy": _spread(score.accuracy, who, len(clients)),
+                    federation.training.task.metric: _spread(score.metric, who, len(clients)),
                     "loss": _spread(score.loss, who, len(clients)),
                 }
                 for name, score in scored.items()
@@ -207,12 +216,22 @@ def _line(k: int, played: Round) -> dict[str, Any]:
     return {**line, "events": played.diagnostics["events"]}
 
 
+def natural(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with what a folder of silos decides by itself: who the clients are, and their data."""
+    data = values.get("data", "")
+    if not (isinstance(data, str) and data and is_folder(data)):
+        return dict(values)
+    if "setting" in values:
+        raise ValueError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
+    return {**values, "setting": "natural", "clients": count_silos(Path(data))}
+
+
 def run(
     *,
     method: str | Mapping[str, Any] | Method = "fedamp",
     clients: int | Sequence[Sequence[Any]] = 20,
     model: str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module] = "mlp",
-    held_out: float = 0.2,
+    data_dir: str | Path | None = None,
     out: str | Path | None = None,
     observer: Observer = lambda line: None,
     **settings: Any,
@@ -220,7 +239,8 @@ def run(
     """Run one experiment and return its result.
 
     `clients` is a number of clients among whom `data` is split by `setting`, or a list with each client's own
-    (x, y), of which a share is held out for testing, or (x, y, x_test, y_test). `model` and `method` are names,
+    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test). `data` may also be a folder
+    with a csv or npz file for each silo. `model` and `method` are names,
     tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
     `out` is a folder to write the record to.
     """
@@ -229,7 +249,7 @@ def run(
     if isinstance(clients, int):
         values["clients"] = clients
     else:
-        own_clients = as_clients(clients, held_out, values.get("seed", 0))
+        own_clients = as_clients(clients, values.get("held_out", 0.2), values.get("seed", 0))
         values |= {"clients": len(own_clients), "data": "given", "setting": "given"}
     if isinstance(model, str | Mapping):
         values["model"] = model
@@ -240,6 +260,7 @@ def run(
         values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
     else:
         values["method"] = method
-    description = Description.of(values)
-    federation = assemble(description, own_clients, own_model, own_method)
+    description = Description.of(natural(values))
+    where = None if data_dir is None else Path(data_dir)
+    federation = assemble(description, own_clients, own_model, own_method, where)
     return play(description, federation, None if out is None else RunFolder(Path(out)), observer)

@@ -25,9 +25,7 @@ class FlatModel:
         self._params = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         self._buffers = {n: b for n, b in self.module.named_buffers() if n in persistent}
         if not self._params:
-            raise ValueError(
-                f"{type(module).__name__} has no parameter that requires a gradient: nothing to train"
-            )
+            raise ValueError(f"{type(module).__name__} has no parameter that requires a gradient: nothing to train")
         dtypes = {p.dtype for p in self._params.values()}
         if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
             names = ", ".join(sorted(str(t) for t in dtypes))

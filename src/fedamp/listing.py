@@ -9,6 +9,7 @@ from fedamp.attention import ATTENTION
 from fedamp.data import DATA
 from fedamp.methods import METHODS
 from fedamp.models import MODELS
+from fedamp.presets import PRESETS, preset
 from fedamp.settings import SETTINGS
 
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -22,7 +23,14 @@ KINDS: dict[str, Mapping[str, Any]] = {
 
 def entries(kind: str) -> list[tuple[str, str, str]]:
     """Return name, parameters with defaults, and a line about each choice of a kind."""
+    if kind == "presets":
+        return [(name, "", _preset(name)) for name in PRESETS]
     return [(name, _parameters(thing), _about(thing)) for name, thing in KINDS[kind].items()]
+
+
+def _preset(name: str) -> str:
+    values = preset(name, "fedamp")
+    return f"{values['clients']} clients, {values['model']}, {values['rounds']} rounds"
 
 
 def _parameters(thing: Callable[..., Any]) -> str:

@@ -6,12 +6,11 @@ stack of height one: the very path that a silo runs. `LocalStack` trains all cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
@@ -22,8 +21,7 @@ from fedamp.dropout import CoordinateDropout, dropout_key, own_stream
 from fedamp.flat import FlatModel
 from fedamp.optimizers import Optimizer
 from fedamp.rows import Rows
-
-Loss = Callable[[Tensor, Tensor], Tensor]
+from fedamp.tasks import CLASSIFICATION, Task
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Training:
     optimizer: Optimizer
     batching: Batching
     seed: int = 0
-    loss: Loss = F.cross_entropy
+    task: Task = CLASSIFICATION
     engine: str = "loop"  # or "stacked"
     chunk: int = 1 << 30  # clients that are stacked at once, at the most
 
@@ -146,7 +144,7 @@ class _Walk:
         flat = point[0].detach().requires_grad_(True)
         with CoordinateDropout(self.key, self.t):
             output, buffers = self.training.model(flat, self.buffers[of][0], self.x, training=True)
-        loss = self.training.loss(output, self.y)
+        loss = self.training.task.loss(output, self.y)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
         (gradient,) = torch.autograd.grad(loss, flat)
@@ -203,7 +201,7 @@ class LocalStack(_Local):
         def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
             with CoordinateDropout(key, t):
                 output, after = self.training.model(params, buffers, x, training=True)
-            return self.training.loss(output, y), after
+            return self.training.task.loss(output, y), after
 
         gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)
         return gradient, value, after

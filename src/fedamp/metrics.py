@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 Line = Mapping[str, Any]
 
 
-def accuracies(lines: Sequence[Line], entry: str, on: str = "test") -> NDArray[np.float64]:
-    """Return the accuracy of every client after every round, `(K, m)`, of the models named `entry`.
+def score_table(lines: Sequence[Line], entry: str, metric: str = "accuracy", on: str = "test") -> NDArray[np.float64]:
+    """Return the metric of every client after every round, `(K, m)`, of the models named `entry`.
 
     An absent client has its last known value; `lines` begins with round 0, the first models, where all are known.
     """
@@ -28,7 +28,7 @@ def accuracies(lines: Sequence[Line], entry: str, on: str = "test") -> NDArray[n
         scores = line.get(on, {}).get(entry)
         if scores is None:
             continue
-        now = np.array([np.nan if value is None else value for value in scores["accuracy"]], dtype=np.float64)
+        now = np.array([np.nan if value is None else value for value in scores[metric]], dtype=np.float64)
         last = now if last is None else np.where(np.isnan(now), last, now)
         if line["round"] - shift >= 1:
             table.append(last)
@@ -37,31 +37,40 @@ def accuracies(lines: Sequence[Line], entry: str, on: str = "test") -> NDArray[n
 
 @dataclass(frozen=True)
 class Summary:
-    """One method's result, in percent."""
+    """One run's result: accuracies in percent, or errors in the target's unit."""
 
-    bmta: float  # the best, over the rounds, of the mean over the clients
+    metric: str  # "accuracy" or "rmse"
+    best: float  # the best, over the rounds, of the mean over the clients; for accuracies this is BMTA
     best_round: int
     last: float  # mean after the last round
     per_client: list[float]  # at the best round
     worst: float  # the worst client at the best round
-    tenth: float  # 10th percentile of the clients at the best round
+    tenth: float  # the client that nine in ten do better than, at the best round
 
 
-def summarise(table: NDArray[np.float64]) -> Summary:
-    """Return what `(K, m)` accuracies, each 0 to 1, come to."""
-    means = table.mean(1)
-    best = int(means.argmax())
-    clients = 100 * table[best]
+def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:
+    """Return what `(K, m)` scores come to; clients that are not `counted` enter no mean.
+
+    Accuracies, from 0 to 1, are best where they are highest, and given in percent; errors where they are lowest.
+    """
+    higher = metric == "accuracy"
+    table = 100 * table if higher else table
+    mask = np.ones(table.shape[1], dtype=bool) if counted is None else np.asarray(counted, dtype=bool)
+    means = table[:, mask].mean(1)
+    best = int(np.nanargmax(means) if higher else np.nanargmin(means)) if np.isfinite(means).any() else 0
+    clients = table[best][mask]
     return Summary(
-        bmta=float(100 * means[best]),
+        metric=metric,
+        best=float(means[best]),
         best_round=best + 1,
-        last=float(100 * means[-1]),
-        per_client=[float(value) for value in clients],
-        worst=float(clients.min()),
-        tenth=float(np.percentile(clients, 10)),
+        last=float(means[-1]),
+        per_client=[float(value) for value in table[best]],
+        worst=float(clients.min() if higher else clients.max()),
+        tenth=float(np.percentile(clients, 10 if higher else 90)),
     )
 
 
-def worse_off(per_client: Sequence[float], alone: Sequence[float]) -> int:
-    """Return how many clients have a lower accuracy than by training alone."""
-    return int((np.asarray(per_client) < np.asarray(alone) - 1e-9).sum())
+def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_better: bool = True) -> int:
+    """Return how many clients are worse than by training alone."""
+    gain = np.asarray(per_client) - np.asarray(alone)
+    return int(((gain if higher_is_better else -gain) < -1e-9).sum())

@@ -27,9 +27,7 @@ def logistic(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
 def mlp(input_shape: Sequence[int], num_outputs: int, hidden: int = 64) -> nn.Module:
     """Return a perceptron with one hidden layer of `hidden` rectified units."""
     checks.count("hidden", hidden)
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(_size(input_shape), hidden), nn.ReLU(), nn.Linear(hidden, num_outputs)
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(_size(input_shape), hidden), nn.ReLU(), nn.Linear(hidden, num_outputs))
 
 
 def cnn_small(input_shape: Sequence[int], num_outputs: int) -> nn.Module:

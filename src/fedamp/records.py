@@ -5,6 +5,7 @@ rounds.jsonl        a line for each round, as it was played; round 0 scores the 
                     one round further, what the server would send next
 models.safetensors  the final models, `own` and `received`: params (m, d), buffers (m, b)
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
+schema.json         of a user's own silos: columns, labels and scaling that all of them agreed on
 result.json         what it comes to; `finished` is false where the run was interrupted
 """
 
@@ -25,7 +26,7 @@ from fedamp.description import differences
 from fedamp.rows import Rows
 
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
-MODELS, XI = "models.safetensors", "xi.safetensors"
+MODELS, XI, SCHEMA = "models.safetensors", "xi.safetensors", "schema.json"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class RunFolder:
 
     path: Path
 
-    def begin(self, description: Mapping[str, Any]) -> None:
+    def begin(self, description: Mapping[str, Any], schema: str | None = None) -> None:
         """Make the folder ready for a run that starts at round 0; another run's folder is not touched."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -48,10 +49,10 @@ class RunFolder:
                 (self.path / name).unlink(missing_ok=True)
             self._write_json(DESCRIPTION, description)
             (self.path / LINES).touch()
+            if schema is not None:
+                (self.path / SCHEMA).write_text(schema, encoding="utf-8")
         except OSError as error:
-            raise ValueError(
-                f"can't write to {self.path}: {error.strerror}; give another folder with --out"
-            ) from None
+            raise ValueError(f"can't write to {self.path}: {error.strerror}; give another folder with --out") from None
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write a round's line."""

@@ -1,6 +1,6 @@
 """One communication round, and who takes part in it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,38 @@ def draw_present(seed: int, k: int, num_clients: int, absent: float) -> Tensor:
     return present
 
 
+Tamper = Callable[[Message, Tensor], Message]
+"""Changes what the clients at these positions send, on its way to the server."""
+
+
+def poison(poisoned: Sequence[int], scale: float, num_params: int) -> Tamper:
+    """Return a tampering in which the given clients send their rows sign-flipped and scaled: -scale w.
+
+    Only what has the size of a model is changed; sample counts are sent as they are.
+    """
+
+    def tamper(reply: Message, who: Tensor) -> Message:
+        bad = torch.tensor([i in poisoned for i in who.tolist()])
+        if not bad.any():
+            return reply
+        sent = dict(reply)
+        for name, rows in reply.items():
+            if rows.params.shape[1] == num_params:
+                flip = torch.where(bad, -scale, 1.0).to(rows.params)[:, None]
+                sent[name] = Rows(flip * rows.params, rows.buffers)
+        return sent
+
+    return tamper
+
+
 def play_round(
-    method: Method, server: State, clients: State, k: int, local_for: Callable[[Tensor], Local], present: Tensor
+    method: Method,
+    server: State,
+    clients: State,
+    k: int,
+    local_for: Callable[[Tensor], Local],
+    present: Tensor,
+    tamper: Tamper = lambda reply, who: reply,
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
@@ -63,6 +93,7 @@ def play_round(
     received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
     local = local_for(who)
     part, reply = method.client_update(clients.take(who), received, local)
+    reply = tamper(reply, who)
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})
     events = [*diagnostics["events"], *_not_finite(who, reply, losses)]

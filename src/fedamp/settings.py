@@ -215,9 +215,7 @@ class Practical(Setting):
                 raise ValueError(f"{total} {what} are too few for {self.groups} groups; lower groups")
             given = tuple(total // self.groups + (group < total % self.groups) for group in range(self.groups))
         if sum(given) != total:
-            raise ValueError(
-                f"group_{what} sums to {sum(given)}, but there are {total} {what}; change group_{what}"
-            )
+            raise ValueError(f"group_{what} sums to {sum(given)}, but there are {total} {what}; change group_{what}")
         return np.repeat(np.arange(self.groups), given)
 
     def _parts(self, group: int, size: int, num_classes: int) -> dict[str, tuple[Ints, int]]:

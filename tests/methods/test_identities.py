@@ -79,9 +79,7 @@ def test_a_stronger_pull_ends_nearer_to_the_cloud_model():
     distances = []
     for lam in (0.0, 1.0, 10.0, 100.0):
         method = FedAMP(start="w", lam=lam, alpha=10.0)
-        played = Federation.of(
-            method, own_init=True, optimizer=plain_sgd(0.01), batching=Batching(10, steps=20)
-        ).play()
+        played = Federation.of(method, own_init=True, optimizer=plain_sgd(0.01), batching=Batching(10, steps=20)).play()
         last = played.rounds[-1].models
         distances.append(float((last["own"].params - last["received"].params).norm()))
     assert distances == sorted(distances, reverse=True)
@@ -179,9 +177,7 @@ def test_scaffolds_control_of_a_client_is_its_mean_gradient():
 
 def test_apfls_adaptive_mixture_follows_its_gradient():
     """a -= lr <v - w, gradient at the mixture>, within [0, 1]; the gradient taken by autograd through a."""
-    fixed = Federation.of(
-        APFL(mixture=0.4), optimizer=plain_sgd(0.1), own_init=True, batching=Batching(50, steps=1)
-    )
+    fixed = Federation.of(APFL(mixture=0.4), optimizer=plain_sgd(0.1), own_init=True, batching=Batching(50, steps=1))
     moving = Federation.of(
         APFL(mixture=0.4, adaptive=True), optimizer=plain_sgd(0.1), own_init=True, batching=Batching(50, steps=1)
     )

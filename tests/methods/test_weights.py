@@ -134,9 +134,7 @@ def test_degenerate_federations_are_finite(method, params):
 
 
 def test_the_papers_schedule():
-    strengths = {
-        k: float(send(FedAMP(lam=2.0), models(), k)[1]["strength"].params[0]) for k in (1, 30, 31, 61, 90)
-    }
+    strengths = {k: float(send(FedAMP(lam=2.0), models(), k)[1]["strength"].params[0]) for k in (1, 30, 31, 61, 90)}
     assert strengths == pytest.approx({1: 2e-4, 30: 2e-4, 31: 2e-3, 61: 2e-2, 90: 2e-2})
 
 

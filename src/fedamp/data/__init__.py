@@ -1,25 +1,41 @@
-"""The data sets, by name. Each is one short file with a function; adding one is a file and a line here."""
+"""The data sets, by name. Each is one short function; adding one is that and a line here, or, where it has
+published files, in files.py.
 
+`digits` comes with the package. The others are read from files that `fedamp data fetch` gets, or that you have.
+"""
+
+import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 
 from fedamp import checks
 from fedamp.data.dataset import Dataset
 from fedamp.data.digits import load_digits
-
-DATA: dict[str, Callable[[], Dataset]] = {
-    "digits": load_digits,
-}
+from fedamp.data.files import LOADERS, SOURCES, Source, Status, check, data_dir, status
 
 
-def load_data(name: str) -> Dataset:
+@functools.wraps(load_digits)
+def _digits(folder: Path) -> Dataset:
+    return load_digits()
+
+
+# Each takes the data set's own folder; digits has no need of it.
+DATA: dict[str, Callable[[Path], Dataset]] = {"digits": _digits, **LOADERS}
+
+
+def load_data(name: str, folder: Path | None = None) -> Dataset:
     """Return a data set by its name; a wrong name is an error that lists the right ones.
+
+    `folder` is where the data sets lie, each in a folder of its name; where none is given, `data_dir` says where.
 
     >>> load_data("digits").input_shape
     (8, 8)
     """
     checks.one_of("data set", name, DATA)
-    return DATA[name]()
+    if name not in SOURCES:
+        return DATA[name](Path())  # it has no files, so it matters not where they would lie
+    return DATA[name](data_dir(folder) / name)
 
 
 def describe_data(name: str) -> str:
@@ -28,4 +44,16 @@ def describe_data(name: str) -> str:
     return (inspect.getdoc(DATA[name]) or "").partition("\n")[0]
 
 
-__all__ = ["DATA", "Dataset", "describe_data", "load_data", "load_digits"]
+__all__ = [
+    "DATA",
+    "SOURCES",
+    "Dataset",
+    "Source",
+    "Status",
+    "check",
+    "data_dir",
+    "describe_data",
+    "load_data",
+    "load_digits",
+    "status",
+]

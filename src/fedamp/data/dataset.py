@@ -26,6 +26,7 @@ class Dataset:
     shift: float | tuple[float, ...]
     scale: float | tuple[float, ...]
     about: str  # one line: what it is and where it is from
+    note: str = ""  # what a run's record must say of it: how it differs from what is usual, and why
 
     def __post_init__(self) -> None:
         checks.count(f"num_classes of {self.name}", self.num_classes)

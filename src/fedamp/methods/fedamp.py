@@ -84,6 +84,4 @@ class FedAMP(MessagePassing):
         """Return how to make clients listen to each other."""
         if self.form == "normalised":
             return "Lower self_weight (self_weight=uniform gives 1/m)"
-        return (
-            "Raise sigma towards the squared distances between the models (sigma=median does it), or raise alpha"
-        )
+        return "Raise sigma towards the squared distances between the models (sigma=median does it), or raise alpha"
