@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
     "evaluate": {"clients", "local", "rows"},
     "description": {"checks"},
-    "records": {"description", "rows"},
+    "reading": set(),
+    "records": {"description", "reading", "rows"},
     "assembly": {
         *(
             "attention",

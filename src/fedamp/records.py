@@ -23,10 +23,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fedamp.description import differences
+from fedamp.reading import DESCRIPTION, LINES, MODELS, RESULT, SCHEMA, XI, read_json, read_lines
 from fedamp.rows import Rows
-
-DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
-MODELS, XI, SCHEMA = "models.safetensors", "xi.safetensors", "schema.json"
 
 
 @dataclass(frozen=True)
@@ -72,33 +70,17 @@ class RunFolder:
 
     def description(self) -> dict[str, Any] | None:
         """Return what the run in this folder was asked for, or None where there is none."""
-        return _read_json(self.path / DESCRIPTION)
+        return read_json(self.path / DESCRIPTION)
 
     def result(self) -> dict[str, Any] | None:
         """Return what the run came to, or None where it did not end."""
-        return _read_json(self.path / RESULT)
+        return read_json(self.path / RESULT)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the lines of the rounds; a last line that was cut off by a crash is left out."""
-        lines = []
-        for text in (self.path / LINES).read_text().splitlines():
-            try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                break
-        return lines
+        """Return the lines of the rounds so far."""
+        return read_lines(self.path / LINES)
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         temporary = self.path / f".{name}.part"
         temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
         os.replace(temporary, self.path / name)
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ValueError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None
-    return value

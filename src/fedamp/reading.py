@@ -1,0 +1,92 @@
+"""Reading run folders, without torch: what a report needs, and what tells whether a run is there already."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
+MODELS, XI, SCHEMA = "models.safetensors", "xi.safetensors", "schema.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as its folder tells it; see `records` for what is in which file."""
+
+    path: Path
+    description: dict[str, Any]
+    lines: list[dict[str, Any]]
+    result: dict[str, Any] | None  # None where the run did not end
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.result is not None and bool(self.result.get("finished"))
+
+    def xi(self) -> NDArray[np.float32] | None:
+        """Return the collaboration weights of each round `(K, m, m)`, for methods that have them."""
+        from safetensors.numpy import load_file
+
+        try:
+            weights: NDArray[np.float32] = load_file(self.path / XI)["xi"]
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # safetensors has an exception of its own for every kind of damage
+            raise ValueError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
+        return weights
+
+
+def read_run(path: Path) -> RunRecord:
+    """Return the run in a folder; a folder without one is an error."""
+    description = read_json(path / DESCRIPTION)
+    if description is None:
+        raise ValueError(f"{path} holds no run: there is no {DESCRIPTION} in it")
+    return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT))
+
+
+def read_runs(folder: Path) -> list[RunRecord]:
+    """Return the run in a folder, or all runs in the folders right below it, by name."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; expected a run or a comparison")
+    if (folder / DESCRIPTION).exists():
+        return [read_run(folder)]
+    runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
+    if not runs:
+        raise ValueError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
+    return runs
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object, or None where the file is not there."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds a {type(value).__name__}, not an object; the folder is damaged, give another")
+    return value
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of the rounds; a last line that was cut off by a crash is left out."""
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} can't be read ({error}); the folder is damaged") from None
+    lines = []
+    for text in texts:
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            break
+        if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+            raise ValueError(f"{path} has a line that is no round ({text[:60]}); the folder is damaged")
+        lines.append(line)
+    return lines
