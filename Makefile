@@ -21,7 +21,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup  ## all nine methods on handwritten digits: who gains by collaborating
-	$(BIN)/fedamp demo
+	$(BIN)/fedamp compare --seeds 3 --out runs/demo
+	@printf 'open this page in a browser: '
+	@$(BIN)/fedamp report runs/demo
 
 test: setup  ## the fast tests
 	$(BIN)/python -m pytest -q -m "not slow"

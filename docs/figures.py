@@ -8,10 +8,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import fedamp
-from fedamp.demo import DIGITS
 
-result = fedamp.run(**{**DIGITS, "method": "heurfedamp"})
-alone = fedamp.run(**{**DIGITS, "method": "separate"})
+result = fedamp.run(method="heurfedamp")
+alone = fedamp.run(method="separate")
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained", width_ratios=[1, 1, 1, 1.25])
 for axis, k in zip(axes[:3], (2, 5, 30), strict=True):
     others = result.xi[k - 1].clone().fill_diagonal_(float("nan"))

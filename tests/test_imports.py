@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "evaluate": {"clients", "local", "rows"},
     "description": {"checks"},
     "reading": set(),
-    "records": {"description", "reading", "rows"},
+    "checkpoints": {"rows"},
+    "records": {"checkpoints", "description", "reading", "rows"},
     "assembly": {
         *(
             "attention",
@@ -50,21 +51,30 @@ MAY_IMPORT = {
         *("models", "optimizers", "rounds", "rows", "settings", "tasks"),
     },
     "experiment": {
-        *("assembly", "clients", "data", "description", "engine", "evaluate", "flat", "local", "methods", "metrics"),
-        *("records", "rounds", "rows"),
+        *(
+            "assembly",
+            "checkpoints",
+            "clients",
+            "data",
+            "description",
+            "engine",
+            "evaluate",
+            "flat",
+            "local",
+            "methods",
+        ),
+        *("metrics", "records", "rounds", "rows"),
     },
-    "listing": {"attention", "data", "methods", "models", "presets", "settings"},
-    "demo": {"experiment", "methods", "metrics"},
-    "cli": {
-        "__version__",
-        "assembly",
-        "data",
-        "demo",
-        "description",
-        "experiment",
-        "listing",
-        "presets",
+    "compare": {
+        *("assembly", "checkpoints", "checks", "description", "experiment", "methods", "metrics", "reading"),
         "records",
+    },
+    "report": {"checks", "metrics", "reading", "report"},
+    "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},
+    "listing": {"attention", "data", "methods", "models", "presets", "settings"},
+    "cli": {
+        *("__version__", "assembly", "data", "description", "experiment", "listing", "presets", "reading"),
+        *("records", "compare", "report", "checks", "export"),
     },
     "__main__": {"cli"},
 }

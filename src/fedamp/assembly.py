@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedamp.batches import Batching
 from fedamp.clients import Clients
 from fedamp.data import load_data
 from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
-from fedamp.data.silos import read_silos
+from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine
 from fedamp.flat import FlatModel
@@ -59,7 +60,7 @@ def load_material(description: Description, data_dir: Path | None = None) -> Mat
     """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""
     if is_folder(description.data):
         return _silos(description)
-    dataset = load_data(description.data, data_dir)
+    dataset = _load_once(description.data, data_dir)
     setting = make_setting(description.setting.name, **description.setting.parameters)
     pools = dataset.train_pool.numpy(), dataset.test_pool.numpy()
     assignment = setting.assign(dataset.y.numpy(), *pools, description.clients, description.seed)
@@ -81,8 +82,19 @@ def load_material(description: Description, data_dir: Path | None = None) -> Mat
     return Material(clients, dataset.num_classes, CLASSIFICATION, facts)
 
 
+# A comparison assembles one data set again and again: the last one stays at hand.
+_load_once = functools.lru_cache(maxsize=1)(load_data)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(folder: Path, label: str | None, stamps: tuple[int, ...]) -> list[RawSilo]:
+    return read_silos(folder, label)
+
+
 def _silos(description: Description) -> Material:
-    silos = read_silos(Path(description.data), description.label)
+    folder = Path(description.data)
+    stamps = tuple(path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))) if folder.is_dir() else ()
+    silos = _read_once(folder.absolute(), description.label, stamps)
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     schema = make_schema(silos, description.task)
     clients = Clients.of([apply_schema(schema, silo) for silo in silos])
@@ -128,11 +140,16 @@ def assemble(
     choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunk=choice.chunk)
     facts |= {
+        "input_shape": list(clients.x.shape[1:]),
+        "num_outputs": material.num_outputs,
+        "shift": None if clients.shift is None else clients.shift.flatten().tolist(),
+        "scale": None if clients.scale is None else clients.scale.flatten().tolist(),
         "parameters": flat.num_params,
         "engine": choice.engine,
         "engine_why": choice.why,
         "threads": choice.threads,
         "device": str(device),
+        "hyperparameters": {f.name: _plain(getattr(method, f.name)) for f in fields(method)},
         "optimizer": optimizer.name,
         "lr": optimizer.lr,
     }
@@ -164,6 +181,10 @@ def _tampering(description: Description, clients: Clients, flat: FlatModel) -> T
     if len(set(description.poisoned)) == len(clients):
         raise ValueError("all clients are poisoned; expected at least one that is not")
     return poison(description.poisoned, description.poison_scale, flat.num_params)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _device(name: str) -> torch.device:

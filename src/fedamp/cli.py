@@ -1,5 +1,6 @@
 """The command line: parse, call, print. Every mistake of a user is one line and exit code 2."""
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -84,6 +85,7 @@ def run_command(
     seed: Annotated[int | None, Flag(help="One seed gives one result.")] = None,
     engine: Annotated[str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")] = None,
     device: Annotated[str | None, Flag(help="auto, cpu or cuda.")] = None,
+    deterministic: Annotated[bool | None, Flag("--deterministic", help="The same bits on a GPU too; slower.")] = None,
     out: Annotated[
         Path | None, Flag(help="Folder to write to; by default runs/ and a name from the description.")
     ] = None,
@@ -142,7 +144,7 @@ def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path
         with _Bar(description.rounds, description.method.name, federation.method.scored) as bar:
             result = play(description, federation, record, bar.advance)
     except KeyboardInterrupt:
-        _fail(f"interrupted; the rounds so far are in {record.path}", INTERRUPTED)
+        _fail(f"interrupted; the rounds so far are in {record.path}, and the same command goes on there", INTERRUPTED)
     _show({"finished": True, **result.to_dict()}, record.path, as_json)
 
 
@@ -151,18 +153,7 @@ class _Bar:
 
     def __init__(self, rounds: int, name: str, scored: str) -> None:
         self.scored = scored
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[accuracy]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=out,
-            transient=True,
-            disable=not out.is_terminal,
-        )
+        self.progress = _progress()
         self.task = self.progress.add_task(name, total=rounds, accuracy="")
 
     def __enter__(self) -> "_Bar":
@@ -173,13 +164,33 @@ class _Bar:
         self.progress.stop()
 
     def advance(self, line: Mapping[str, Any]) -> None:
-        scores = line["test"].get(self.scored, {})
-        values = scores.get("accuracy", scores.get("rmse", []))
-        known = [value for value in values if value is not None]
-        if known:
-            mean = sum(known) / len(known)
-            accuracy = f"{100 * mean:.2f} %" if "accuracy" in scores else f"RMSE {mean:.4g}"
-            self.progress.update(self.task, completed=line["round"], accuracy=accuracy)
+        if shown := _mean_of(line, self.scored):
+            self.progress.update(self.task, completed=line["round"], accuracy=shown)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
+        disable=not out.is_terminal,
+    )
+
+
+def _mean_of(line: Mapping[str, Any], entry: str) -> str:
+    """Return the mean score of a round, in words; nothing where this entry was not scored."""
+    scores = line["test"].get(entry, {})
+    known = [value for value in scores.get("accuracy", scores.get("rmse", [])) if value is not None]
+    if not known:
+        return ""
+    mean = sum(known) / len(known)
+    return f"{100 * mean:.2f} %" if "accuracy" in scores else f"RMSE {mean:.4g}"
 
 
 def _show(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
@@ -218,6 +229,151 @@ class Kind(StrEnum):
     settings = "settings"
     models = "models"
     attention = "attention"
+
+
+def compare_command(**given: Any) -> None:
+    """Run several methods and seeds over one setting, and show who gains; the same command goes on after a stop."""
+    from fedamp import compare
+    from fedamp.report.table import comparison_table
+
+    methods, seeds, against, grid = (given.pop(name) for name in ("methods", "seeds", "against", "grid"))
+    folder, config, overrides, form, preset, data_dir = (
+        given.pop(name) for name in ("out", "config", "set", "format", "preset", "data_dir")
+    )
+
+    def described(method: str) -> Any:
+        return describe(preset, config, {**given, "method": method}, overrides or [])
+
+    if seeds < 1:
+        raise ValueError(f"seeds is {seeds}; expected a whole number of 1 or more")
+    names = compare.method_names(methods)
+    if against is not None:
+        _one_of("against", against, names)
+    first = given["seed"] or 0
+    values = compare.parse_grid(grid or [])
+    render = _renderer(form)
+    runs = compare.plan(described, names, range(first, first + seeds), values)
+    folder = folder or Path("runs") / f"compare-{compare.digest(runs)}"
+    with _Bars(runs) as bars:
+        try:
+            compare.play_all(runs, folder, data_dir, bars.advance)
+        except KeyboardInterrupt:
+            _fail(f"interrupted; the same command goes on in {folder}", INTERRUPTED)
+    records = compare.settle(runs, folder, values)
+    print(render(comparison_table(records, against)))
+    if form == "text":
+        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True, highlight=False)
+
+
+def _renderer(form: str) -> Any:
+    from fedamp.report import render
+
+    forms = {"text": render.as_text, "csv": render.as_csv, "markdown": render.as_markdown}
+    _one_of("format", form, list(forms))
+    return forms[form]
+
+
+@app.command("report")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(help="Runs or comparisons.")],
+    out: Annotated[Path | None, Flag(help="File to write; by default report.html in the first folder.")] = None,
+    against: Annotated[str | None, Flag(help="The method that the others' p values are against.")] = None,
+    format: Annotated[str | None, Flag(help="Print the table instead: text, csv or markdown.")] = None,
+) -> None:
+    """Write one page that opens offline: the table, the curves, who listens to whom; or print the table."""
+    from fedamp.reading import read_runs
+    from fedamp.report.page import write_report
+    from fedamp.report.table import comparison_table
+
+    if format is None:
+        print(write_report(folders, out, against))
+        return
+    render = _renderer(format)
+    print(render(comparison_table([record for folder in folders for record in read_runs(folder)], against)))
+
+
+def _one_of(what: str, value: str, choices: list[str]) -> None:
+    from fedamp import checks
+
+    checks.one_of(what, value, choices)
+
+
+def _comparing() -> None:
+    """Give `compare` the flags of `run`, and its own."""
+    shared = dict(inspect.signature(run_command).parameters)
+    for name in ("method", "json_"):
+        del shared[name]
+    own = {
+        "methods": (Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate is always in it.")], "all"),
+        "seeds": (Annotated[int, Flag(help="How many seeds, from --seed on.")], 1),
+        "against": (Annotated[str | None, Flag(help="The method that the others' p values are against.")], None),
+        "grid": (
+            Annotated[list[str] | None, Flag(help="Values to choose from by validation, say method.sigma=1,10.")],
+            None,
+        ),
+        "format": (Annotated[str, Flag(help="How the table is printed: text, csv or markdown.")], "text"),
+    }
+    for name, (kind, default) in own.items():
+        shared[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared.values()]
+    compare_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    compare_command.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command("compare")(compare_command)
+
+
+_comparing()
+
+
+class _Bars:
+    """One display for a whole comparison: how many runs are done, and how far the present one is."""
+
+    def __init__(self, runs: Any) -> None:
+        self.runs = runs
+        self.progress = _progress()
+        self.all = self.progress.add_task("runs", total=len(runs), accuracy="")
+        self.one = self.progress.add_task("", total=1, accuracy="")
+
+    def __enter__(self) -> "_Bars":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def advance(self, number: int, run: Any, line: Mapping[str, Any] | None) -> None:
+        if line is None:
+            self.progress.update(self.all, completed=number + 1)
+        else:
+            rounds = run.description.rounds
+            shown = _mean_of(line, "own")
+            self.progress.update(self.one, description=run.name, total=rounds, completed=line["round"], accuracy=shown)
+
+
+@app.command("resume")
+def resume_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run that was broken off.")],
+    data_dir: Annotated[
+        Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")
+    ] = None,
+    json_: Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    """Go on with a run that was broken off; it ends as if it never had been."""
+    from fedamp.description import Description
+    from fedamp.reading import read_run
+
+    run_one(Description.of(read_run(folder).description), folder, json_, data_dir)
+
+
+@app.command("export")
+def export_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    client: Annotated[int, Flag(help="Number of the client.")],
+    out: Annotated[Path | None, Flag(help="File to write; by default client-N.safetensors in the folder.")] = None,
+) -> None:
+    """Write a client's model as safetensors, with a JSON of how to build it."""
+    from fedamp.export import export_client
+
+    print(export_client(folder, client, out))
 
 
 @app.command("list")
@@ -298,14 +454,6 @@ def data_schema(
         print(schema.schema_to_json(made))
     else:
         schema.write_schema(out, made)
-
-
-@app.command("demo")
-def demo_command() -> None:
-    """Run all nine methods on the handwritten digits and show who gains."""
-    from fedamp.demo import demo
-
-    demo(out)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

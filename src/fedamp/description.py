@@ -68,6 +68,7 @@ class Description:
     seed: int = 0
     engine: str = "auto"
     device: str = "auto"
+    deterministic: bool = False  # bit for bit the same on a GPU too, at the cost of speed
 
     def __post_init__(self) -> None:
         for name in NAMED:
@@ -77,6 +78,7 @@ class Description:
         checks.count("seed", self.seed, least=0)
         checks.one_of("init", self.init, ["common", "own"])
         checks.one_of("engine", self.engine, ["auto", "stacked", "loop"])
+        checks.truth("deterministic", self.deterministic)
         checks.one_of("task", self.task, ["auto", "classification", "regression"])
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)

@@ -1,6 +1,7 @@
 """Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
 
 import contextlib
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -97,3 +98,16 @@ def _fault(training: Training, clients: Clients, w: Rows) -> str | None:
 
 def _gradient(w: Tensor, grad: object) -> Tensor:
     return grad(w)  # type: ignore[no-any-return, operator]
+
+
+@contextlib.contextmanager
+def use_deterministic(wanted: bool) -> Iterator[None]:
+    """Let torch take only algorithms that give the same bits every time, where that is wanted."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

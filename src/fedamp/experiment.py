@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp.assembly import Federation, as_clients, assemble
+from fedamp.checkpoints import Checkpoint, Pace
 from fedamp.clients import Clients
 from fedamp.data.schema import Schema, schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
-from fedamp.engine import use_threads
+from fedamp.engine import use_deterministic, use_threads
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -79,6 +80,7 @@ class Result:
         """Return the result in plain values: what `result.json` and `--json` hold."""
         return {
             "method": self.description.method.name,
+            "scored": self.method.scored,
             "metric": self.summary.metric,
             "bmta": self.summary.best if self.summary.metric == "accuracy" else None,
             "best": self.summary.best,
@@ -102,19 +104,19 @@ def play(
 ) -> Result:
     """Play all rounds of a run, and return what came of it.
 
+    A run that was broken off goes on from its folder's last checkpoint and ends as if it never had been.
     Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
     """
-    with use_threads(federation.choice.threads):
+    with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
         return _play(description, federation, folder, observer)
 
 
 def _play(description: Description, federation: Federation, folder: RunFolder | None, observer: Observer) -> Result:
-    began = time.perf_counter()
+    saved, history = _begin(description, federation, folder)
+    if saved is not None:
+        federation = _as_before(federation, saved.how)
     method, training, clients = federation.method, federation.training, federation.clients
-    if folder is not None:
-        folder.begin(description.to_dict(), None if federation.schema is None else schema_to_json(federation.schema))
-    history: list[dict[str, Any]] = []
-    xis: list[Tensor] = []
+    xis = [] if saved is None or saved.xi is None else list(saved.xi)
 
     def record(line: dict[str, Any]) -> None:
         history.append(line)
@@ -122,46 +124,51 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
             folder.add(line)
         observer(line)
 
-    server, state = method.server_init(federation.w), method.client_init(federation.w)
-    everyone = torch.arange(len(clients))
-    _, message = method.server_send(server, 1)
+    everyone, pace, how = torch.arange(len(clients)), Pace(), _how(federation)
     interrupt: KeyboardInterrupt | None = None
     try:
-        record({"round": 0, "events": [], **_scores(federation, method.client_models(state, message), everyone)})
-        for k in range(1, description.rounds + 1):
+        if saved is None:
+            done, server, state = 0, method.server_init(federation.w), method.client_init(federation.w)
+            _, message = method.server_send(server, 1)
+            scores = _scores(federation, method.client_models(state, message), everyone)
+            record({"round": 0, "events": [], "seconds": 0.0, **scores})
+        else:
+            done, server, state = saved.k, saved.server, saved.clients
+        for k in range(done + 1, description.rounds + 1):
             clock = time.perf_counter()
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
             played = play_round(method, server, state, k, local_for, present, federation.tamper)
-            server, state = played.server, played.clients
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
-            xis += [played.diagnostics["xi"].cpu()] if "xi" in played.diagnostics else []
             record({**_line(k, played), **scores, "seconds": time.perf_counter() - clock})
-        # What the last round made has not been sent to anyone yet: score it as if it were.
-        _, message = method.server_send(server, description.rounds + 1)
-        sent = {name: rows for name, rows in method.client_models(state, message).items() if name == "received"}
-        if sent:
-            record({"round": description.rounds + 1, "events": [], **_scores(federation, sent, everyone)})
+            # Only now: whenever a run is interrupted, its states are those of a round that is on record.
+            done, server, state = k, played.server, played.clients
+            xis += [played.diagnostics["xi"].cpu().float()] if "xi" in played.diagnostics else []
+            if folder is not None and pace.due():
+                with pace.timed():
+                    folder.save(Checkpoint(k, server, state, torch.stack(xis) if xis else None, how))
     except KeyboardInterrupt as stop:
         interrupt = stop
-    if len(history) < 2:
-        raise KeyboardInterrupt
-    metric = training.task.metric
-    table = score_table(history, method.scored, metric)
-    if not len(table):  # interrupted before a first aggregate was scored
-        table = score_table(history, "own", metric)
-    # What a poisoned client gets is nobody's concern: it enters no mean.
-    counted = [number not in description.poisoned for number in range(len(clients))]
-    events = [event for line in history for event in line["events"]]
+        if len(history) < 2:  # not even a first round: nothing to sum up
+            raise
+        if folder is not None:
+            folder.save(Checkpoint(done, server, state, torch.stack(xis[:done]) if xis else None, how))
+    # What the last round made has not been sent to anyone yet: score it as if it were.
+    _, message = method.server_send(server, done + 1)
+    models = method.client_models(state, message)
+    if interrupt is None and "received" in models:
+        scores = _scores(federation, {"received": models["received"]}, everyone)
+        record({"round": done + 1, "events": [], "seconds": 0.0, **scores})
+    warning = [federation.choice.warning] if federation.choice.warning else []
     result = Result(
         description=description,
         history=history,
-        summary=summarise(table, metric, counted),
-        models=method.client_models(state, message),
-        xi=torch.stack(xis) if xis else None,
-        warnings=list(dict.fromkeys([*([federation.choice.warning] if federation.choice.warning else []), *events])),
+        summary=_summary(description, federation, history),
+        models=models,
+        xi=torch.stack(xis[:done]) if xis else None,
+        warnings=list(dict.fromkeys([*warning, *(event for line in history for event in line["events"])])),
         facts=federation.facts,
-        seconds=time.perf_counter() - began,
+        seconds=sum(line["seconds"] for line in history),
         method=method,
         model=training.model,
         schema=federation.schema,
@@ -172,6 +179,48 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
     if interrupt is not None:
         raise interrupt
     return result
+
+
+def _begin(
+    description: Description, federation: Federation, folder: RunFolder | None
+) -> tuple[Checkpoint | None, list[dict[str, Any]]]:
+    """Return where to go on, and the lines of the rounds up to there; nothing and none for a new run."""
+    if folder is None:
+        return None, []
+    schema = None if federation.schema is None else schema_to_json(federation.schema)
+    saved = folder.begin(description.to_dict(), schema, federation.w.params.device)
+    if saved is None:
+        return None, []
+    if saved.how["device"] != federation.w.params.device.type:
+        raise ValueError(
+            f"{folder.path} was begun on {saved.how['device']}, and would not give the same numbers on "
+            f"{federation.w.params.device.type}; give the first --device again, or another folder with --out"
+        )
+    return saved, folder.lines()
+
+
+def _as_before(federation: Federation, how: Mapping[str, Any]) -> Federation:
+    """Return the federation with the way of training that a checkpoint was made with: the last digits depend on it."""
+    torch.set_num_threads(how["threads"])  # `play` puts it back
+    training = replace(federation.training, engine=how["engine"], chunk=how["chunk"])
+    return replace(federation, training=training)
+
+
+def _how(federation: Federation) -> dict[str, Any]:
+    """Return the way of training, on which the last digits depend."""
+    choice = federation.choice
+    device = federation.w.params.device.type
+    return {"engine": choice.engine, "chunk": choice.chunk, "threads": choice.threads, "device": device}
+
+
+def _summary(description: Description, federation: Federation, history: list[dict[str, Any]]) -> Summary:
+    metric = federation.training.task.metric
+    table = score_table(history, federation.method.scored, metric)
+    if not len(table):  # interrupted before a first aggregate was scored
+        table = score_table(history, "own", metric)
+    # What a poisoned client gets is nobody's concern: it enters no mean.
+    counted = [number not in description.poisoned for number in range(len(federation.clients))]
+    return summarise(table, metric, counted)
 
 
 def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:

@@ -49,13 +49,24 @@ def read_run(path: Path) -> RunRecord:
     return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT))
 
 
-def read_runs(folder: Path) -> list[RunRecord]:
-    """Return the run in a folder, or all runs in the folders right below it, by name."""
+CHOSEN = "chosen.json"
+"""Of a comparison with a grid: the runs of the points that validation chose. Only they are shown."""
+
+
+def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
+    """Return the run in a folder, or the runs in the folders right below it, by name.
+
+    Where a grid was tried these are the ones that validation chose, unless `everything` is asked for: the best of
+    all by test would be chosen by test.
+    """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; expected a run or a comparison")
     if (folder / DESCRIPTION).exists():
         return [read_run(folder)]
     runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
+    chosen = None if everything else read_json(folder / CHOSEN)
+    if chosen is not None:
+        runs = [run for run in runs if run.path.name in chosen.get("runs", [])]
     if not runs:
         raise ValueError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
     return runs

@@ -6,22 +6,24 @@ rounds.jsonl        a line for each round, as it was played; round 0 scores the 
 models.safetensors  the final models, `own` and `received`: params (m, d), buffers (m, b)
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
 schema.json         of a user's own silos: columns, labels and scaling that all of them agreed on
+checkpoint-*        while a run goes on: all it needs to go on after a stop
 result.json         what it comes to; `finished` is false where the run was interrupted
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from fedamp.checkpoints import Checkpoint, forget_checkpoints, load_checkpoint, save_checkpoint, write_whole
 from fedamp.description import differences
 from fedamp.reading import DESCRIPTION, LINES, MODELS, RESULT, SCHEMA, XI, read_json, read_lines
 from fedamp.rows import Rows
@@ -33,29 +35,40 @@ class RunFolder:
 
     path: Path
 
-    def begin(self, description: Mapping[str, Any], schema: str | None = None) -> None:
-        """Make the folder ready for a run that starts at round 0; another run's folder is not touched."""
-        try:
+    def begin(self, description: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
+        """Make the folder ready, and return the checkpoint to go on from, if this very run was broken off in it.
+
+        Another run's folder is not touched.
+        """
+        with self._said_clearly():
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.description()
-            if there is None and any(self.path.iterdir()):
+            if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no run; give another folder with --out")
             if there is not None and there != description:
                 what = "; ".join(differences(there, description))
                 raise ValueError(f"{self.path} holds another run: {what}. Give another folder with --out")
-            for name in (LINES, RESULT, MODELS, XI):
+            for name in (RESULT, MODELS, XI):
                 (self.path / name).unlink(missing_ok=True)
             self._write_json(DESCRIPTION, description)
-            (self.path / LINES).touch()
             if schema is not None:
-                (self.path / SCHEMA).write_text(schema, encoding="utf-8")
-        except OSError as error:
-            raise ValueError(f"can't write to {self.path}: {error.strerror}; give another folder with --out") from None
+                write_whole(self.path / SCHEMA, schema.encode())
+            saved = load_checkpoint(self.path, device) if there is not None else None
+            before = [] if saved is None else [line for line in self.lines() if line["round"] <= saved.k]
+            if saved is not None and [line["round"] for line in before] != list(range(saved.k + 1)):
+                saved, before = None, []  # rounds are missing from the record: begin anew
+            write_whole(self.path / LINES, "".join(_text(line) for line in before).encode())
+        return saved
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write a round's line."""
-        with (self.path / LINES).open("a") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        with self._said_clearly(), (self.path / LINES).open("a", encoding="utf-8") as file:
+            file.write(_text(line))
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint."""
+        with self._said_clearly():
+            save_checkpoint(self.path, checkpoint)
 
     def finish(self, result: Mapping[str, Any], models: Mapping[str, Rows], xi: Tensor | None) -> None:
         """Write the models, and last of all the result: its presence says that the rest is whole."""
@@ -63,10 +76,24 @@ class RunFolder:
         for name, rows in models.items():
             tensors[f"{name}.params"] = rows.params.detach().cpu().contiguous()
             tensors[f"{name}.buffers"] = rows.buffers.detach().cpu().contiguous()
-        save_file(tensors, self.path / MODELS)
-        if xi is not None:
-            save_file({"xi": xi.to(torch.float32).contiguous()}, self.path / XI)
-        self._write_json(RESULT, result)
+        with self._said_clearly():
+            write_whole(self.path / MODELS, save(tensors))
+            if xi is not None:
+                write_whole(self.path / XI, save({"xi": xi.to(torch.float32).contiguous()}))
+            self._write_json(RESULT, result)
+            if result["finished"]:
+                forget_checkpoints(self.path)
+
+    @contextlib.contextmanager
+    def _said_clearly(self) -> Iterator[None]:
+        """Turn a full disk or an unwritable folder into one line; the last good checkpoint stays."""
+        try:
+            yield
+        except OSError as error:
+            raise ValueError(
+                f"can't write to {self.path}: {error.strerror or error}; what was written before is whole: make room "
+                "and give the same command again to go on, or give another folder with --out"
+            ) from None
 
     def description(self) -> dict[str, Any] | None:
         """Return what the run in this folder was asked for, or None where there is none."""
@@ -81,6 +108,8 @@ class RunFolder:
         return read_lines(self.path / LINES)
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        temporary = self.path / f".{name}.part"
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
-        os.replace(temporary, self.path / name)
+        write_whole(self.path / name, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, allow_nan=False) + "\n"

@@ -1,0 +1,219 @@
+"""Several methods and seeds over one setting, in one folder: what a claim of "better" rests on."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedamp import checks
+from fedamp.assembly import assemble
+from fedamp.checkpoints import write_whole
+from fedamp.description import Description, Named, parse_value
+from fedamp.experiment import play
+from fedamp.methods import METHODS
+from fedamp.metrics import score_table, summarise
+from fedamp.reading import CHOSEN, DESCRIPTION, LINES, RESULT, RunRecord, read_run, read_runs
+from fedamp.records import RunFolder
+
+PLAN = "comparison.json"
+
+SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
+"""Methods that differ from another only in which models are scored: they are trained once."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a comparison."""
+
+    name: str  # of its folder
+    description: Description
+
+
+def method_names(text: str) -> list[str]:
+    """Return the methods of `all` or of a list like `fedamp,fedavg`; Separate is always the first.
+
+    Without it nobody sees whether collaborating helped.
+    """
+    names = list(METHODS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        checks.one_of("method", name, METHODS)
+    return list(dict.fromkeys(["separate", *names]))
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values to try for each of the methods' parameters, from `method.sigma=1,10,100` and the like."""
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        table, dot, name = key.strip().partition(".")
+        if not (equals and dot and name and values and table == "method"):
+            raise ValueError(f"got --grid {text!r}; expected method.NAME=VALUE,VALUE, say method.sigma=1,10,100")
+        grid[name] = [parse_value(value.strip()) for value in values.split(",")]
+    known = {f.name for method in METHODS.values() for f in fields(method)}
+    for name in grid:
+        checks.one_of("hyperparameter", name, known)
+    return grid
+
+
+def plan(
+    describe: Callable[[str], Description], names: Sequence[str], seeds: Sequence[int], grid: Mapping[str, list[Any]]
+) -> list[Planned]:
+    """Return the runs of a comparison; `describe(method)` gives a method's description."""
+    runs = []
+    for name in names:
+        mine = {key: values for key, values in grid.items() if key in {f.name for f in fields(METHODS[name])}}
+        for values in itertools.product(*mine.values()):
+            point = dict(zip(mine, values, strict=True))
+            for seed in seeds:
+                base = describe(name)
+                choice = Named(name, {**base.method.parameters, **point})
+                words = [name, *(f"{key}={value}" for key, value in point.items()), f"seed{seed}"]
+                runs.append(Planned("-".join(words), replace(base, method=choice, seed=seed)))
+    if any(grid.values()) and not all(run.description.validation for run in runs):
+        raise ValueError("a grid is chosen by validation accuracy, never by test: give --validation, say 0.2")
+    return runs
+
+
+def digest(runs: Sequence[Planned]) -> str:
+    """Return a folder name: the data, the setting, and a digest of everything that does not depend on the seeds."""
+    told = sorted({json.dumps({**run.description.to_dict(), "seed": 0}, sort_keys=True) for run in runs})
+    first = runs[0].description
+    words = [Path(first.data).name, first.setting.name, first.model.name]
+    return "-".join([*words, hashlib.sha256("".join(told).encode()).hexdigest()[:8]])
+
+
+def play_all(
+    runs: Sequence[Planned],
+    folder: Path,
+    data_dir: Path | None = None,
+    observe: Callable[[int, Planned, Mapping[str, Any] | None], None] = lambda number, run, line: None,
+) -> None:
+    """Play every run that is not finished yet; what is broken off goes on by the same call.
+
+    `observe(number, run, line)` hears of every round, and with None of every run that is done.
+    """
+    _check_plan(runs, folder)
+    for number, run in enumerate(runs):
+        target = RunFolder(folder / run.name)
+        if not _finished(target, run.description):
+            source = _source(run, runs)
+            if source is None:
+                federation = assemble(run.description, data_dir=data_dir)
+
+                def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> None:
+                    observe(number, run, line)
+
+                play(run.description, federation, target, tell)
+            else:
+                score_elsewhere(folder / source.name, target.path, run.description)
+        observe(number, run, None)
+
+
+def _check_plan(runs: Sequence[Planned], folder: Path) -> None:
+    """Raise where the folder holds another comparison; write this one's plan where it is new."""
+    planned = {run.name: run.description.to_dict() for run in runs}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / PLAN
+        if not path.exists():
+            if any(not entry.name.startswith(".") for entry in folder.iterdir()):
+                raise ValueError(f"{folder} is not empty and holds no comparison; give another folder with --out")
+            path.write_text(json.dumps(planned, indent=2) + "\n")
+            return
+        there = json.loads(path.read_text())
+    except OSError as error:
+        raise ValueError(f"can't write to {folder}: {error.strerror}; give another folder with --out") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{folder / PLAN} can't be read as JSON ({error}); give another folder with --out") from None
+    for name, description in planned.items():
+        if there.get(name, description) != description:
+            raise ValueError(f"{folder} holds another comparison: {name} differs; give another folder with --out")
+    if set(planned) - set(there):
+        path.write_text(json.dumps({**there, **planned}, indent=2) + "\n")
+
+
+def _finished(folder: RunFolder, description: Description) -> bool:
+    result = folder.result() if folder.description() == description.to_dict() else None
+    return bool(result and result.get("finished"))
+
+
+def _source(run: Planned, runs: Iterable[Planned]) -> Planned | None:
+    """Return the run with the same trajectory that comes before this one, if there is one."""
+    twin = SAME_TRAJECTORY.get(run.description.method.name)
+    wanted = replace(run.description, method=Named(twin or "", run.description.method.parameters))
+    return next((other for other in runs if twin and other.description == wanted), None)
+
+
+def score_elsewhere(source: Path, target: Path, description: Description) -> None:
+    """Write a finished run's record again as that of a method that scores the same trajectory at other models."""
+    record = read_run(source)
+    if record.result is None:
+        raise ValueError(f"{source} did not end; {target.name} needs it")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.name not in (DESCRIPTION, LINES, RESULT):
+            shutil.copy(path, target / path.name)
+    (target / LINES).write_text("".join(json.dumps(line) + "\n" for line in record.lines))
+    metric = record.result["metric"]
+    table = score_table(record.lines, METHODS[description.method.name].scored, metric)
+    counted = [number not in description.poisoned for number in range(table.shape[1])]
+    summary = summarise(table, metric, counted)
+    result = {
+        **record.result,
+        "method": description.method.name,
+        "scored": METHODS[description.method.name].scored,
+        "bmta": summary.best if metric == "accuracy" else None,
+        "best": summary.best,
+        "best_round": summary.best_round,
+        "last": summary.last,
+        "worst": summary.worst,
+        "tenth": summary.tenth,
+        "per_client": summary.per_client,
+        "seconds": 0.0,
+        "trained_as": record.result["method"],
+    }
+    (target / DESCRIPTION).write_text(json.dumps(description.to_dict(), indent=2) + "\n")
+    (target / RESULT).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def validation_score(record: RunRecord, metric: str) -> float:
+    """Return the best mean validation score over the rounds: what a grid is chosen by."""
+    scored = METHODS[record.description["method"]["name"]].scored
+    means = score_table(record.lines, scored, metric, on="validation").mean(1)
+    return float(means.max() if metric == "accuracy" else -means.min())
+
+
+def settle(runs: Sequence[Planned], folder: Path, grid: Mapping[str, list[Any]]) -> list[RunRecord]:
+    """Return what a comparison shows, and write down which points of a grid were chosen."""
+    names = {run.name for run in runs}
+    records = [record for record in read_runs(folder, everything=True) if record.path.name in names]
+    if not grid:
+        return records
+    records = choose(records)
+    write_whole(folder / CHOSEN, json.dumps({"runs": [record.path.name for record in records]}).encode())
+    return records
+
+
+def choose(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the records of each method's best point of the grid, by validation, the mean over seeds."""
+    points: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        method = record.description["method"]
+        points.setdefault((method["name"], json.dumps(method, sort_keys=True)), []).append(record)
+    best: dict[str, tuple[float, list[RunRecord]]] = {}
+    for (name, _), mine in points.items():
+        alone = sum(1 for other, _ in points if other == name) == 1
+        metric = (mine[0].result or {}).get("metric", "accuracy")
+        score = 0.0 if alone else float(np.mean([validation_score(record, metric) for record in mine]))
+        if name not in best or score > best[name][0]:
+            best[name] = (score, mine)
+    return [record for _, mine in best.values() for record in mine]

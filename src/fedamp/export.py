@@ -1,0 +1,108 @@
+"""A client's model, taken out of a run folder for use elsewhere: safetensors, and a small JSON of how to build it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import nn
+
+from fedamp import models
+from fedamp.checkpoints import write_whole
+from fedamp.data.schema import read_schema
+from fedamp.description import Description
+from fedamp.flat import FlatModel
+from fedamp.methods import METHODS
+from fedamp.reading import MODELS, SCHEMA, read_run
+from fedamp.rows import Rows
+
+# Of each kind of layer, what its constructor needs to make it again; the names are the attributes' own.
+LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
+    nn.Flatten: (),
+    nn.Unflatten: ("dim", "unflattened_size"),
+    nn.Linear: ("in_features", "out_features"),
+    nn.Conv2d: ("in_channels", "out_channels", "kernel_size", "stride", "padding"),
+    nn.MaxPool2d: ("kernel_size",),
+    nn.BatchNorm1d: ("num_features",),
+    nn.BatchNorm2d: ("num_features",),
+    nn.LayerNorm: ("normalized_shape",),
+    nn.GroupNorm: ("num_groups", "num_channels"),
+    nn.Dropout: ("p",),
+    nn.ReLU: (),
+    nn.Tanh: (),
+    nn.GELU: (),
+    nn.Sigmoid: (),
+}
+
+
+def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
+    """Write a client's final model to `out`.safetensors and `out`.json, and return the first."""
+    run = read_run(folder)
+    if run.result is None:
+        raise ValueError(
+            f"{folder} did not end, so there are no final models; `fedamp resume {folder}` goes on with it"
+        )
+    description, facts = Description.of(run.description), run.result["facts"]
+    if not 0 <= client < len(facts["sizes"]):
+        raise ValueError(f"client is {client}; expected a number from 0 to {len(facts['sizes']) - 1}")
+    if description.model.name not in models.MODELS and ":" not in description.model.name:
+        raise ValueError(
+            f"the model of this run was given from Python ({description.model.name}); export it there, with "
+            "result.client_model(number).state_dict()"
+        )
+    scored = METHODS[description.method.name].scored
+    try:
+        tensors = load_file(folder / MODELS)
+        one = slice(client, client + 1)
+        row = Rows(tensors[f"{scored}.params"][one], tensors[f"{scored}.buffers"][one])
+    except (OSError, SafetensorError, KeyError) as error:
+        raise ValueError(f"{folder / MODELS} can't be read ({error}); the folder is damaged") from None
+    builder = models.load_builder(description.model.name)
+    shape, outputs = tuple(facts["input_shape"]), facts["num_outputs"]
+    module = models.build(builder, shape, outputs, description.seed, **description.model.parameters)
+    target = out or folder / f"client-{client}.safetensors"
+    how = {
+        "model": {"name": description.model.name, **description.model.parameters},
+        "layers": describe_layers(module),
+        "input_shape": shape,
+        "num_outputs": outputs,
+        "shift": facts["shift"],
+        "scale": facts["scale"],
+        **_labels(folder),
+        "client": client,
+        "method": description.method.name,
+        "score": {"metric": run.result["metric"], "best_round": run.result["per_client"][client]},
+    }
+    try:
+        write_whole(target, save({k: v.contiguous() for k, v in FlatModel(module).state_dict(row).items()}))
+        write_whole(target.with_suffix(".json"), (json.dumps(how, indent=2) + "\n").encode())
+    except OSError as error:
+        raise ValueError(f"can't write {target}: {error.strerror}; give another file with --out") from None
+    return target
+
+
+def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return a plain sequence of torch's own layers as names and options; None where the module is more than that."""
+    if type(module) is not nn.Sequential or any(type(layer) not in LAYERS for layer in module):
+        return None
+    described = []
+    for layer in module:
+        options = {name: _plain(getattr(layer, name)) for name in LAYERS[type(layer)]}
+        if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is None:
+            options["bias"] = False
+        described.append((type(layer).__name__, options))
+    return described
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _labels(folder: Path) -> dict[str, Any]:
+    if not (folder / SCHEMA).exists():
+        return {}
+    schema = read_schema(folder / SCHEMA)
+    return {"columns": schema.columns, "labels": schema.labels, "shift": schema.shift, "scale": schema.scale}

@@ -1,0 +1,134 @@
+"""Which runs belong together: seeds of one method are a group, methods in one setting a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedamp.reading import RunRecord
+from fedamp.report.trials import Trial, read_trial
+
+ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
+"""How methods are listed; others come after. A copy: the methods themselves need torch."""
+
+OF_METHOD = ("optimizer", "lr", "momentum", "weight_decay")
+"""What belongs to a method as its hyperparameters do: each method may be given its own."""
+
+NOT_ASKED = ("method", "seed", "engine", "device", "deterministic", *OF_METHOD)
+"""What does not make another setting; engine and device change no result beyond rounding."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One method with its hyperparameters, over seeds."""
+
+    label: str
+    name: str
+    parameters: Mapping[str, Any]  # that were given; the others are the method's own
+    records: list[RunRecord]  # all of them
+    trials: list[Trial]  # one a seed, by seed: those with a scored round
+    repeated: int  # runs of a seed that is there already, left out
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run did not come to its end."""
+        return any(not record.finished for record in self.records)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Methods that were run on the same data in the same setting, so that they can be compared."""
+
+    label: str  # what tells this block from the others; empty where there is one alone
+    groups: list[Group]
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """A run's description, for what all runs of the block have in common."""
+        return self.groups[0].records[0].description
+
+    @property
+    def metric(self) -> str:
+        """What is scored: `accuracy` or `rmse`."""
+        return next((trial.metric for group in self.groups for trial in group.trials), "accuracy")
+
+    @property
+    def higher(self) -> bool:
+        """Whether a higher score is the better one."""
+        return self.metric == "accuracy"
+
+
+def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
+    """Return the runs by setting, then by method; a folder that is no run of this package is an error."""
+    if not runs:
+        raise ValueError("got no runs; give at least one folder with a run")
+    settings: list[dict[str, Any]] = []
+    members: list[list[RunRecord]] = []
+    for run in {run.path.resolve(): run for run in runs}.values():
+        _check(run)
+        setting = flat({key: value for key, value in run.description.items() if key not in NOT_ASKED})
+        if setting not in settings:
+            settings.append(setting)
+            members.append([])
+        members[settings.index(setting)].append(run)
+    labels = _what_differs(settings)
+    return [Block(label, _groups(own)) for label, own in zip(labels, members, strict=True)]
+
+
+def _groups(runs: Sequence[RunRecord]) -> list[Group]:
+    kinds: list[tuple[str, dict[str, Any]]] = []
+    members: list[list[RunRecord]] = []
+    for run in runs:
+        kind = run.description["method"]["name"], parameters(run.description)
+        if kind not in kinds:
+            kinds.append(kind)
+            members.append([])
+        members[kinds.index(kind)].append(run)
+    groups = []
+    for name in dict.fromkeys(name for name, _ in kinds):
+        same = [place for place, kind in enumerate(kinds) if kind[0] == name]
+        for place, differs in zip(same, _what_differs([kinds[place][1] for place in same]), strict=True):
+            label = f"{name} ({differs})" if differs else name
+            groups.append(_group(label, name, kinds[place][1], members[place]))
+    return sorted(groups, key=lambda group: ORDER.index(group.name) if group.name in ORDER else len(ORDER))
+
+
+def _group(label: str, name: str, given: Mapping[str, Any], records: list[RunRecord]) -> Group:
+    trials = [trial for trial in map(read_trial, records) if trial is not None]
+    # Of a seed's runs the finished one counts, then the longest.
+    trials.sort(key=lambda trial: (trial.seed, not trial.record.finished, -len(trial.scores)))
+    first = {trial.seed: trial for trial in reversed(trials)}
+    kept = [first[seed] for seed in sorted(first)]
+    return Group(label, name, given, records, kept, len(trials) - len(kept))
+
+
+def parameters(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters that a run was given, the optimiser's among them."""
+    given = {key: value for key, value in flat(description["method"]).items() if key != "name"}
+    return given | {key: description[key] for key in OF_METHOD if description.get(key) not in (None, 0)}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one, with dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    telling = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+    return [", ".join(f"{key.removesuffix('.name')}={_word(table.get(key))}" for key in telling) for table in tables]
+
+
+def _word(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _check(run: RunRecord) -> None:
+    method = run.description.get("method")
+    fine = isinstance(method, Mapping) and isinstance(method.get("name"), str)
+    if not (fine and isinstance(run.description.get("seed"), int)):
+        raise ValueError(f"{run.path} holds no run of fedamp: its description has no method or no seed; leave it out")

@@ -1,0 +1,222 @@
+"use strict";
+(() => {
+  const blocks = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const fine = matchMedia("(pointer: fine)");
+  // Okabe and Ito's colours, told apart by the colour-blind; a lighter set on dark paper. Dashes tell the rest apart.
+  const COLOURS = {
+    light: ["#5b6472", "#0072b2", "#b35900", "#007a5a", "#a8457f", "#2a8fc7", "#7a6a00", "#c0392b", "#5e3c99"],
+    dark: ["#b4bdca", "#5db4f0", "#f0a048", "#3fd0a4", "#e690c2", "#9bd5f7", "#e6d84a", "#ff8a7a", "#b9a0f0"],
+  };
+  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const hidden = new Set();
+  let block = blocks[0];
+
+  // Plotly reads a little HTML in its texts: give it none.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = (i) => COLOURS[dark.matches ? "dark" : "light"][i % COLOURS.light.length];
+  const faint = (hex) => hex + "2e";
+  const shown = () => block.methods.map((method, i) => ({ method, i })).filter(({ method }) => !hidden.has(method.name));
+
+  function layout(more) {
+    const axis = { gridcolor: css("--line"), zeroline: false, automargin: true, linecolor: css("--line") };
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: css("--ink"), family: "system-ui, sans-serif", size: 13 },
+      margin: { l: 52, r: 12, t: 8, b: 44 }, showlegend: false, hovermode: "closest",
+      // On a touch screen a drag over a plot scrolls the page.
+      dragmode: fine.matches ? "zoom" : false,
+      ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+    };
+  }
+
+  const config = {
+    responsive: true, displaylogo: false,
+    displayModeBar: fine.matches ? "hover" : false,
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+  };
+
+  function bands(key) {
+    const traces = [];
+    const methods = shown();
+    for (const [place, { method, i }] of methods.entries()) {
+      const band = method[key];
+      if (!band) continue;
+      const x = band.mean.map((_, k) => k + 1);
+      if (method.seeds.length > 1) {
+        const line = { width: 0, color: colour(i) };
+        traces.push({ x, y: band.low, mode: "lines", line, hoverinfo: "skip" });
+        traces.push({ x, y: band.high, mode: "lines", line, fill: "tonexty", fillcolor: faint(colour(i)), hoverinfo: "skip" });
+      }
+      traces.push({
+        x, y: band.mean, name: plain(method.name), mode: x.length > 1 ? "lines" : "markers",
+        // What lies below is wider, so that curves that coincide are both seen.
+        line: { color: colour(i), width: 2 + (3 * (methods.length - 1 - place)) / methods.length, dash: DASHES[i % DASHES.length] }, marker: { color: colour(i), size: 8 },
+        hovertemplate: `${plain(method.name)}<br>round %{x}: %{y:.4g}<extra></extra>`,
+      });
+    }
+    return traces;
+  }
+
+  function rounds(key) {
+    const most = Math.max(...block.methods.map((method) => method[key]?.mean.length ?? 0));
+    return { title: { text: "round" }, ...(most < 8 ? { dtick: 1 } : {}) };
+  }
+
+  function drawCurves() {
+    Plotly.react("curves", bands("curve"), layout({ xaxis: rounds("curve"), yaxis: { title: { text: block.metric } } }), config);
+  }
+
+  function drawBoxes() {
+    const traces = shown().map(({ method, i }) => ({
+      type: "box", name: plain(method.name), x: method.clients.map((client) => client.score),
+      text: method.clients.map((client) => plain(client.name)), orientation: "h",
+      boxpoints: "all", jitter: 0.6, pointpos: 0, marker: { color: colour(i), size: 4, opacity: 0.65 },
+      line: { color: colour(i), width: 1.5 }, fillcolor: faint(colour(i)),
+      hovertemplate: "%{text}: %{x:.4g}<extra>" + plain(method.name) + "</extra>",
+    }));
+    // A long name must not push the boxes off a phone.
+    const most = $("boxes").clientWidth < 420 ? 16 : 30;
+    const names = shown().map(({ method }) => plain(method.name.length > most ? method.name.slice(0, most - 1) + "…" : method.name));
+    const height = Math.max(340, 60 + 38 * traces.length);
+    $("boxes").style.height = height + "px";
+    Plotly.react("boxes", traces, layout({ height, xaxis: { title: { text: block.metric } }, yaxis: { autorange: "reversed", tickvals: traces.map((trace) => trace.name), ticktext: names } }), config);
+  }
+
+  function drawRecovery() {
+    const any = block.methods.some((method) => method.recovery);
+    $("recovery-figure").hidden = !any;
+    if (any) {
+      Plotly.react("recovery", bands("recovery"), layout({
+        xaxis: rounds("recovery"), yaxis: { title: { text: "adjusted Rand index" }, range: [-0.15, 1.05] },
+      }), config);
+    }
+  }
+
+  function weights(xi, place) {
+    xi.raw ??= Uint8Array.from(atob(xi.bytes), (sign) => sign.charCodeAt(0));
+    const rows = [];
+    for (let i = 0; i < xi.size; i++) {
+      const start = (place * xi.size + i) * xi.size;
+      rows.push(Array.from(xi.raw.subarray(start, start + xi.size), (step) => xi.top * (step / 255) ** 2));
+    }
+    return rows;
+  }
+
+  // By the root of the weight: small weights are told apart too.
+  function scale() {
+    const stops = dark.matches
+      ? ["#12161d", "#1d3557", "#2a6f97", "#52b69a", "#b5e48c", "#fdffb6"]
+      : ["#ffffff", "#d6e6f4", "#9ac8e0", "#4896c8", "#1764ab", "#08306b"];
+    return stops.map((stop, i) => [(i / (stops.length - 1)) ** 2, stop]);
+  }
+
+  function drawXi() {
+    const withXi = block.methods.filter((method) => method.xi);
+    $("xi-figure").hidden = !withXi.length;
+    if (!withXi.length) return;
+    const method = withXi.find((each) => each.name === $("xi-method").value) ?? withXi[0];
+    const xi = method.xi;
+    const slider = $("xi-round");
+    const place = Math.min(Number(slider.value), xi.rounds.length - 1);
+    $("xi-shown").textContent = xi.rounds[place];
+    slider.setAttribute("aria-valuetext", `round ${xi.rounds[place]}`);
+    const places = xi.clients.map((_, i) => i);
+    const names = xi.clients.map(plain);
+    const edges = places.filter((i) => i && xi.found[i] !== xi.found[i - 1]).map((i) => i - 0.5);
+    const rule = { color: css("--warn"), width: 1, dash: "dot" };
+    const end = xi.size - 0.5;
+    const shapes = edges.flatMap((at) => [
+      { type: "line", x0: at, x1: at, y0: -0.5, y1: end, line: rule },
+      { type: "line", x0: -0.5, x1: end, y0: at, y1: at, line: rule },
+    ]);
+    const small = $("xi").clientWidth < 420;
+    const few = xi.size <= (small ? 12 : 30);
+    const short = xi.clients.map((name) => plain(name.replace(/^client (?=\d+$)/, "").slice(0, 14)));
+    const ticks = few ? { tickvals: places, ticktext: short, tickfont: { size: 10 } } : { showticklabels: false, ticks: "" };
+    const trace = {
+      type: "heatmap", x: places, y: places, z: weights(xi, place), zmin: 0, zmax: xi.top, colorscale: scale(),
+      colorbar: small
+        ? { thickness: 10, outlinewidth: 0, orientation: "h", y: 1.02, yanchor: "bottom", nticks: 5 }
+        : { thickness: 12, outlinewidth: 0, title: { text: "weight", side: "right" } },
+      text: names.map((row) => names.map((column) => `${row} listens to ${column}`)),
+      hovertemplate: "%{text}: %{z:.4f}<extra></extra>",
+    };
+    Plotly.react("xi", [trace], layout({
+      shapes, margin: { l: 44, r: 8, t: 8, b: 44 },
+      xaxis: { title: { text: "gives" }, showgrid: false, constrain: "domain", tickangle: -90, ...ticks },
+      yaxis: { title: { text: "listens" }, showgrid: false, autorange: "reversed", scaleanchor: "x", constrain: "domain", ...ticks },
+    }), config);
+    const groups = new Set(xi.found).size;
+    const left = xi.rounds.at(-1) > xi.rounds.length ? " Some rounds are left out, so that the page stays small." : "";
+    $("xi-note").textContent =
+      `Collaboration weights of seed ${xi.seed}; ${dark.matches ? "brighter" : "darker"} is more. Clients stand by the ` +
+      `${groups} groups that the last round's weights show, with dotted lines between.${left}`;
+  }
+
+  function choose(select, names) {
+    select.replaceChildren(...names.map((name, i) => new Option(name, name, false, i === names.length - 1)));
+  }
+
+  function swatch(i) {
+    const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    const dashes = { solid: "none", dash: "8 5", dot: "3 3", dashdot: "9 3 3 3" }[DASHES[i % DASHES.length]];
+    const numbers = { x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": 3, "stroke-dasharray": dashes };
+    for (const [name, value] of Object.entries(numbers)) line.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ width: 34, height: 10, "aria-hidden": "true" })) drawing.setAttribute(name, value);
+    drawing.append(line);
+    return drawing;
+  }
+
+  function fillLegend() {
+    const labels = block.methods.map((method, i) => {
+      const label = document.createElement("label");
+      const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hidden.has(method.name) });
+      box.addEventListener("change", () => {
+        if (box.checked) hidden.delete(method.name);
+        else hidden.add(method.name);
+        drawCurves();
+        drawBoxes();
+        drawRecovery();
+      });
+      label.append(box, swatch(i), method.name);
+      return label;
+    });
+    $("legend").replaceChildren($("legend").firstElementChild, ...labels);
+  }
+
+  function setSlider() {
+    const withXi = block.methods.filter((method) => method.xi);
+    const method = withXi.find((each) => each.name === $("xi-method").value);
+    if (!method) return;
+    $("xi-round").max = method.xi.rounds.length - 1;
+    $("xi-round").value = method.xi.rounds.length - 1;
+  }
+
+  function drawAll() {
+    fillLegend();
+    drawCurves();
+    drawBoxes();
+    drawXi();
+    drawRecovery();
+  }
+
+  function show(number) {
+    block = blocks[number];
+    hidden.clear();
+    choose($("xi-method"), block.methods.filter((method) => method.xi).map((method) => method.name));
+    setSlider();
+    drawAll();
+  }
+
+  $("xi-round").addEventListener("input", drawXi);
+  $("xi-method").addEventListener("change", () => { setSlider(); drawXi(); });
+  $("block").replaceChildren(...blocks.map((each, i) => new Option(each.label || "all runs", i)));
+  $("block").addEventListener("change", (event) => show(Number(event.target.value)));
+  $("block-choice").hidden = blocks.length < 2;
+  dark.addEventListener("change", drawAll);
+  show(0);
+})();

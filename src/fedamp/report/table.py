@@ -1,0 +1,125 @@
+"""The comparison: a row for each method, over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedamp.metrics import worse_off
+from fedamp.reading import RunRecord
+from fedamp.report.groups import Block, Group, make_blocks
+from fedamp.report.stats import wilcoxon_p
+from fedamp.report.trials import Trial
+
+ALONE = "separate"
+"""The method that all others are measured by: every client for itself."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method over its seeds; None where there is nothing to tell."""
+
+    block: str  # what tells its setting from the others'; empty where there is one alone
+    method: str
+    seeds: list[int]
+    metric: str  # "accuracy", in percent, or "rmse"
+    best: float | None  # mean over seeds of the best mean over clients: BMTA; for errors the lowest
+    sd: float | None  # standard deviation of that over seeds, of a sample; None with one seed
+    last: float | None  # after the last round
+    worst: float | None  # the worst client at the best round, mean over seeds
+    tenth: float | None  # the client that nine in ten do better than
+    worse_off: int | None  # clients worse off than by training alone
+    clients: int  # that are counted
+    against: str | None  # the method that p is against
+    p: float | None  # Wilcoxon's signed-rank test over clients, two-sided
+    p_note: str  # why there is no p
+    seconds: float | None  # mean over seeds
+    unfinished: bool
+    repeated: int  # runs left out: their seed is there already
+
+    @property
+    def higher(self) -> bool:
+        """Whether a higher score is the better one."""
+        return self.metric == "accuracy"
+
+
+def comparison_table(runs: list[RunRecord], against: str | None = None) -> list[Row]:
+    """Return a row for each method, setting by setting; p is against `against`, by default Separate."""
+    return rows_of(make_blocks(runs), against)
+
+
+def rows_of(blocks: Sequence[Block], against: str | None = None) -> list[Row]:
+    """Return the rows of blocks that are there already."""
+    known = list(dict.fromkeys(group.label for block in blocks for group in block.groups))
+    names = {group.name for block in blocks for group in block.groups}
+    if against is not None and against not in known and against not in names:
+        raise ValueError(f"against is {against!r}; choose from the methods that were run: {', '.join(known)}")
+    rows = []
+    for block in blocks:
+        alone, other = _find(block, ALONE, strict=False), _find(block, against or ALONE, strict=against is not None)
+        missing = f"{against} was not run here" if against else ""
+        rows += [_row(block, group, alone, other, missing) for group in block.groups]
+    return rows
+
+
+def _find(block: Block, method: str, strict: bool) -> Group | None:
+    named = [group for group in block.groups if group.label == method]
+    named = named or [group for group in block.groups if group.name == method]
+    if strict and len(named) > 1:
+        labels = " or ".join(repr(group.label) for group in named)
+        raise ValueError(f"against is {method!r}, which was run with several hyperparameters; say {labels}")
+    return named[0] if named else None
+
+
+def _row(block: Block, group: Group, alone: Group | None, other: Group | None, missing: str) -> Row:
+    trials = group.trials
+    bests = [trial.summary.best for trial in trials]
+    worse: int | None = None
+    if alone is not None and alone is not group and (pair := _paired(group, alone)) is not None:
+        worse = worse_off(pair[0].tolist(), pair[1].tolist(), block.higher)
+    p, note = (None, missing) if other is None else _p(group, other)
+    return Row(
+        block=block.label,
+        method=group.label,
+        seeds=[trial.seed for trial in trials],
+        metric=block.metric,
+        best=_mean(trials, lambda trial: trial.summary.best),
+        sd=float(np.std(bests, ddof=1)) if len(bests) > 1 else None,
+        last=_mean(trials, lambda trial: trial.summary.last),
+        worst=_mean(trials, lambda trial: trial.summary.worst),
+        tenth=_mean(trials, lambda trial: trial.summary.tenth),
+        worse_off=worse,
+        clients=int(trials[0].counted.sum()) if trials else 0,
+        against=None if other is None else other.label,
+        p=p,
+        p_note=note,
+        seconds=_mean(trials, lambda trial: trial.seconds),
+        unfinished=group.unfinished,
+        repeated=group.repeated,
+    )
+
+
+def _mean(trials: Sequence[Trial], value: Callable[[Trial], float]) -> float | None:
+    return float(np.mean([value(trial) for trial in trials])) if trials else None
+
+
+def _p(group: Group, other: Group) -> tuple[float | None, str]:
+    if other is group:
+        return None, ""
+    pair = _paired(group, other)
+    return (None, "no seed in common") if pair is None else wilcoxon_p(*pair)
+
+
+def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return each client's score by both, averaged over the seeds that both have: another seed is other clients."""
+    others = {trial.seed: trial for trial in b.trials}
+    pairs = [(trial, others[trial.seed]) for trial in a.trials if trial.seed in others]
+    if not pairs:
+        return None
+    if len({len(trial.per_client) for pair in pairs for trial in pair}) > 1:
+        where = pairs[0][0].record.path.parent
+        raise ValueError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
+    return np.mean([x.per_client for x, _ in pairs], axis=0), np.mean([y.per_client for _, y in pairs], axis=0)

@@ -1,0 +1,64 @@
+"""A model that leaves the folder is the model that was scored."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import fedamp
+from fedamp.export import describe_layers, export_client
+from fedamp.flat import FlatModel
+
+QUICK = {"rounds": 1, "epochs": 1, "clients": 10}
+
+
+@pytest.mark.parametrize("model", ["mlp", "logistic", "cnn-small"])
+def test_the_documented_five_lines(model, tmp_path):
+    result = fedamp.run(model=model, out=tmp_path / "run", **QUICK)
+    path = export_client(tmp_path / "run", 3)
+    # What docs/use.md shows, with torch and safetensors alone.
+    spec = json.loads(path.with_suffix(".json").read_text())
+    mine = nn.Sequential(*[getattr(nn, name)(**options) for name, options in spec["layers"]])
+    mine.load_state_dict(load_file(path))
+    x = torch.rand(5, 8, 8)
+    assert torch.equal(mine.eval()(x), result.client_model(3)(x))
+    assert (spec["shift"], spec["scale"]) == ([0.0], [16.0])
+    assert spec["score"]["best_round"] == result.summary.per_client[3]
+
+
+def test_a_model_that_is_no_plain_sequence(tmp_path):
+    result = fedamp.run(model="resnet18", out=tmp_path / "run", **{**QUICK, "clients": 5, "epochs": None, "steps": 1})
+    path = export_client(tmp_path / "run", 0, tmp_path / "mine.safetensors")
+    spec = json.loads(path.with_suffix(".json").read_text())
+    assert spec["layers"] is None
+    assert spec["model"] == {"name": "resnet18"}
+    state = load_file(path)
+    assert all(torch.equal(value, state[name]) for name, value in result.client_model(0).state_dict().items())
+
+
+def test_layers_make_the_same_module():
+    module = nn.Sequential(
+        nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 4, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(4), nn.GELU(),
+        nn.GroupNorm(2, 4), nn.Flatten(), nn.LayerNorm(64), nn.Dropout(0.3), nn.Linear(64, 2, bias=False),
+    )  # fmt: skip
+    described = json.loads(json.dumps(describe_layers(module)))
+    again = nn.Sequential(*[getattr(nn, name)(**options) for name, options in described])
+    assert str(again).replace("[1, 8]", "(1, 8)") == str(module)
+    again.load_state_dict(FlatModel(module).state_dict(FlatModel(module).row()))
+
+
+def test_what_can_not_be_exported(tmp_path):
+    fedamp.run(out=tmp_path / "run", **QUICK)
+    with pytest.raises(ValueError, match="expected a number from 0 to 9"):
+        export_client(tmp_path / "run", 10)
+    with pytest.raises(ValueError, match="holds no run"):
+        export_client(tmp_path, 0)
+    (tmp_path / "run" / "models.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(ValueError, match="damaged"):
+        export_client(tmp_path / "run", 0)
+    clients = [(torch.randn(9, 2), torch.arange(9) % 2)] * 2
+    fedamp.run(clients=clients, model=nn.Linear(2, 2), out=tmp_path / "given", rounds=1)
+    with pytest.raises(ValueError, match="given from Python"):
+        export_client(tmp_path / "given", 0)
