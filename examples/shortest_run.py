@@ -2,8 +2,8 @@
 
 import fedamp
 
-result = fedamp.run(method="fedamp", data="digits", clients=20, rounds=10)
-alone = fedamp.run(method="separate", data="digits", clients=20, rounds=10)
+result = fedamp.run(method="fedamp", data="digits", clients=20)
+alone = fedamp.run(method="separate", data="digits", clients=20)
 
 print(f"training alone: {alone.bmta:.1f} %")
 print(f"FedAMP:         {result.bmta:.1f} %")

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "engine": {"batches", "checks", "clients", "local", "rows"},
     "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
     "evaluate": {"clients", "local", "rows"},
-    "description": {"checks"},
+    "description": {"__version__", "checks"},
     "reading": set(),
     "checkpoints": {"rows"},
     "records": {"checkpoints", "description", "reading", "rows"},
@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
     "cli": {
-        *("__version__", "assembly", "data", "description", "experiment", "listing", "presets", "reading"),
+        *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
         *("records", "compare", "report", "checks", "export"),
     },
     "__main__": {"cli"},

@@ -17,7 +17,7 @@ from fedamp.attention import oracle_self_weight
 from fedamp.batches import Batching
 from fedamp.clients import Clients
 from fedamp.data import load_data
-from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
+from fedamp.data.schema import Schema, apply_schema, make_schema, read_schema, schema_notes
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine
@@ -96,7 +96,8 @@ def _silos(description: Description) -> Material:
     stamps = tuple(path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))) if folder.is_dir() else ()
     silos = _read_once(folder.absolute(), description.label, stamps)
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
-    schema = make_schema(silos, description.task)
+    agreed = None if description.schema is None else read_schema(Path(description.schema))
+    schema = agreed or make_schema(silos, description.task)
     clients = Clients.of([apply_schema(schema, silo) for silo in silos])
     clients = clients.hold_out(description.held_out, description.seed, "test")
     facts = {"names": [silo.name for silo in silos], "note": "; ".join(schema_notes(schema, silos))}
@@ -132,6 +133,7 @@ def assemble(
         "groups": None if clients.groups is None else list(clients.groups),
     }
     flat, w = _first_models(description, clients, material.num_outputs, model, device)
+    _check_model(flat, clients, material.num_outputs)
     method = method or _make_method(description, clients)
     optimizer = _optimizer(description, method)
     check_optimizer(method, optimizer)
@@ -181,6 +183,23 @@ def _tampering(description: Description, clients: Clients, flat: FlatModel) -> T
     if len(set(description.poisoned)) == len(clients):
         raise ValueError("all clients are poisoned; expected at least one that is not")
     return poison(description.poisoned, description.poison_scale, flat.num_params)
+
+
+def _check_model(flat: FlatModel, clients: Clients, num_outputs: int) -> None:
+    """Raise where the model can't take the data, or has too few outputs for it."""
+    name, row = type(flat.module).__name__, flat.row()
+    x, _ = clients.samples(clients.train[0][:2])
+    try:
+        with torch.no_grad():
+            output, _ = flat(row.params[0], row.buffers[0], x, training=False)
+    except Exception as error:  # whatever a user's module does
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
+    if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs:
+        raise ValueError(
+            f"the model {name} gives an output of shape {tuple(output.shape)} for {len(x)} samples; expected "
+            f"({len(x)}, {num_outputs}): one number for each class, or one for a regression"
+        )
 
 
 def _plain(value: Any) -> Any:
@@ -245,7 +264,7 @@ def as_clients(
     for i, parts in enumerate(pairs):
         if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
             raise ValueError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
-        tensors.append([torch.as_tensor(part) for part in parts])
+        tensors.append([_tensor(i, part, target=bool(place % 2)) for place, part in enumerate(parts)])
     train = Clients.of([(x.to(_input_dtype(x)), y) for x, y, *_ in tensors], numbers)
     if len(pairs[0]) == 2:
         return train.hold_out(held_out, seed, "test")
@@ -257,6 +276,29 @@ def as_clients(
         y=torch.cat([train.y, test.y]),
         test=tuple(positions + after for positions in test.train),
     )
+
+
+def _tensor(client: int, part: Any, target: bool) -> Tensor:
+    """Return a client's inputs or targets as a tensor; what can't be learned from is an error that names the client."""
+    what = "targets" if target else "inputs"
+    try:
+        tensor = torch.as_tensor(part)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())[:120]
+        raise ValueError(
+            f"the {what} of client {client} are no numbers ({why}); expected a tensor or an array"
+        ) from None
+    if target and tensor.ndim == 2 and tensor.shape[1] == 1:
+        tensor = tensor[:, 0]
+    if target and tensor.ndim != 1:
+        raise ValueError(
+            f"the targets of client {client} have shape {tuple(tensor.shape)}; expected one number a sample"
+        )
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise ValueError(f"the {what} of client {client} are not all finite; expected no nan and no infinity")
+    if target and not tensor.is_floating_point() and len(tensor) and tensor.min() < 0:
+        raise ValueError(f"client {client} has the label {int(tensor.min())}; expected classes numbered from 0")
+    return tensor
 
 
 def _input_dtype(x: Tensor) -> torch.dtype:

@@ -14,7 +14,7 @@ def one_of(what: str, value: object, choices: Collection[str]) -> None:
     """Raise unless a word is among the choices; the nearest choice is suggested."""
     if isinstance(value, str) and value in choices:
         return
-    near = difflib.get_close_matches(str(value), choices, n=1)
+    near = difflib.get_close_matches(str(value).lower(), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise ValueError(f"unknown {what} {value!r}{hint}; choose from {', '.join(sorted(choices))}")
 

@@ -4,7 +4,6 @@ import inspect
 import json
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -74,13 +73,16 @@ def run_command(
     task: Annotated[
         str | None, Flag(help="Of your own silos: classification or regression; by default by the labels.")
     ] = None,
+    schema: Annotated[Path | None, Flag(help="Of your own silos: a schema that was agreed on.")] = None,
     held_out: Annotated[float | None, Flag(help="Of your own silos: share of each held out for testing.")] = None,
     label_noise: Annotated[float | None, Flag(help="Share of wrong training labels.")] = None,
     noisy_clients: Annotated[str | None, Flag(help="Who has wrong labels, say 0,3; by default everyone.")] = None,
     poisoned: Annotated[str | None, Flag(help="Clients that send scaled, sign-flipped models, say 0,3.")] = None,
     poison_scale: Annotated[float | None, Flag(help="How much larger they are.")] = None,
     init: Annotated[str | None, Flag(help="First models: common, or each client its own.")] = None,
-    absent: Annotated[float | None, Flag(help="Probability that a client is away from a round.")] = None,
+    absent: Annotated[
+        float | None, Flag(help="Probability that a client is away from a round; one always comes.")
+    ] = None,
     validation: Annotated[float | None, Flag(help="Share of each client's training data held out.")] = None,
     seed: Annotated[int | None, Flag(help="One seed gives one result.")] = None,
     engine: Annotated[str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")] = None,
@@ -97,6 +99,7 @@ def run_command(
 ) -> None:
     """Run one experiment and write its record."""
     flags = dict(locals())
+    flags["schema"] = None if schema is None else str(schema)
     for kept_apart in ("out", "config", "set", "json_", "preset", "data_dir"):
         del flags[kept_apart]
     description = describe(preset, config, flags, set or [])
@@ -105,7 +108,7 @@ def run_command(
 
 def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
     """Return the description that a preset, a file, flags and `--set` together stand for; later ones win."""
-    from fedamp import presets
+    from fedamp import models, presets
     from fedamp.description import NAMED, Description, Named, apply_overrides, read_toml
     from fedamp.experiment import natural
 
@@ -121,7 +124,10 @@ def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], 
     # One of the two on the command line takes the place of the other in the file.
     if (flags["epochs"] is None) != (flags["steps"] is None):
         values.pop("steps" if flags["steps"] is None else "epochs", None)
-    return Description.of(apply_overrides(natural(values), overrides))
+    values = apply_overrides(natural(values), overrides)
+    if "model" in values and ":" in Named.of(values["model"]).name:
+        values["model_code"] = models.code_digest(Named.of(values["model"]).name)
+    return Description.of(values)
 
 
 def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
@@ -138,8 +144,6 @@ def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path
     from fedamp.experiment import play
 
     federation = assemble(description, data_dir=data_dir)
-    if federation.choice.warning and not as_json:
-        _warn(federation.choice.warning)
     try:
         with _Bar(description.rounds, description.method.name, federation.method.scored) as bar:
             result = play(description, federation, record, bar.advance)
@@ -204,31 +208,20 @@ def _show(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     show = ("{:" + unit).format
     table.add_row(what, f"{show(result['best'])} (round {result['best_round']})")
     table.add_row("after the last round", show(result["last"]))
-    table.add_row("worst client", show(result["worst"]))
+    table.add_row("worst client at the best round", show(result["worst"]))
     if result["facts"].get("shared_samples"):
         table.add_row("training samples that clients share", str(result["facts"]["shared_samples"]))
     if result["facts"].get("note"):
         table.add_row("data", result["facts"]["note"])
     table.add_row("time", f"{result['seconds']:.1f} s")
-    table.add_row("record", str(folder))
     out.print(table)
+    out.print(f"record: {folder}", soft_wrap=True, highlight=False)
     for warning in result["warnings"]:
         _warn(warning)
 
 
 def _warn(text: str) -> None:
     err.print(f"[yellow]warning:[/yellow] {text}", soft_wrap=True, highlight=False)
-
-
-class Kind(StrEnum):
-    """What can be listed."""
-
-    presets = "presets"
-    methods = "methods"
-    data = "data"
-    settings = "settings"
-    models = "models"
-    attention = "attention"
 
 
 def compare_command(**given: Any) -> None:
@@ -240,6 +233,8 @@ def compare_command(**given: Any) -> None:
     folder, config, overrides, form, preset, data_dir = (
         given.pop(name) for name in ("out", "config", "set", "format", "preset", "data_dir")
     )
+
+    given["schema"] = None if given["schema"] is None else str(given["schema"])
 
     def described(method: str) -> Any:
         return describe(preset, config, {**given, "method": method}, overrides or [])
@@ -377,11 +372,14 @@ def export_command(
 
 
 @app.command("list")
-def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+def list_command(
+    kind: Annotated[str, typer.Argument(help="methods, data, settings, models, attention or presets.")],
+) -> None:
     """Show what there is to choose from, with parameters and defaults."""
-    from fedamp.listing import entries
+    from fedamp.listing import KINDS, entries
 
-    for name, parameters, about in entries(kind.value):
+    _one_of("list", kind, [*KINDS, "presets"])
+    for name, parameters, about in entries(kind):
         out.print(f"[bold]{name}[/bold]  {about}", soft_wrap=True, highlight=False)
         if parameters:
             out.print(f"    {parameters}", soft_wrap=True, highlight=False, markup=False)
@@ -429,7 +427,9 @@ def data_check(
     for each in [name] if name else present:
         found = files.check(each, folder)
         faults += found
-        out.print(f"{each}: {'fine' if not found else f'{len(found)} faults'}", highlight=False)
+        out.print(f"{each}: {'fine' if not found else f'{len(found)} fault(s)'}", highlight=False)
+    if not name and not present:
+        out.print(f"there are no data sets in {folder}", soft_wrap=True, highlight=False)
     if faults:
         _fail("; ".join(faults))
 
@@ -473,6 +473,8 @@ def main() -> None:
         # The option parser's own errors: an unknown flag, a word where a number belongs.
         if not hasattr(error, "format_message"):
             raise
+        if not error.format_message():  # help was asked for, and shown
+            sys.exit(2)
         _fail(error.format_message())
     if code == INTERRUPTED:
         _fail("interrupted", INTERRUPTED)

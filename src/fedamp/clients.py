@@ -50,6 +50,14 @@ class Clients:
     @classmethod
     def of(cls, pairs: Sequence[tuple[Tensor, Tensor]], numbers: Sequence[int] | None = None) -> Clients:
         """Return clients from an (x, y) for each; they are numbered from 0 unless numbers are given."""
+        for number, (x, y) in zip(range(len(pairs)) if numbers is None else numbers, pairs, strict=True):
+            if len(x) != len(y):
+                raise ValueError(f"client {number} has {len(x)} inputs and {len(y)} targets; expected one for each")
+            if x.shape[1:] != pairs[0][0].shape[1:]:
+                raise ValueError(
+                    f"client {number} has inputs of shape {tuple(x.shape[1:])} and the first client of "
+                    f"{tuple(pairs[0][0].shape[1:])}; expected the same for all"
+                )
         ends = torch.tensor([len(x) for x, _ in pairs]).cumsum(0).tolist() if pairs else []
         return cls(
             torch.cat([x for x, _ in pairs]) if pairs else torch.empty(0),
@@ -101,7 +109,10 @@ class Clients:
 
     def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
         """Return clients that each keep a share of their training samples for `validation` or `test`."""
-        checks.share(name, share)
+        said = "held_out" if name == "test" else name
+        checks.share(said, share)
+        if name == "test" and not share:
+            raise ValueError("held_out is 0, but without test samples nothing can be scored; expected a share over 0")
         if not share:
             return self
         train, held = [], []
@@ -109,7 +120,7 @@ class Clients:
             count = round(share * len(positions))
             if not 0 < count < len(positions):
                 raise ValueError(
-                    f"{name} is {share}, which leaves client {number} with {len(positions) - count} of its "
+                    f"{said} is {share}, which leaves client {number} with {len(positions) - count} of its "
                     f"{len(positions)} samples to train on and {count} held out; expected at least one of each"
                 )
             order = torch.from_numpy(seeds.generator(seed, name, number).permutation(len(positions)))

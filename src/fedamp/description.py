@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fedamp import checks
+from fedamp import __version__, checks
 
 NAMED = ("setting", "model", "method")
 """What is chosen by a name and has parameters of its own."""
@@ -68,9 +68,17 @@ class Description:
     seed: int = 0
     engine: str = "auto"
     device: str = "auto"
+    schema: str | None = None  # of your own silos: a file with the schema that was agreed on
+    model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
+    version: str = __version__
     deterministic: bool = False  # bit for bit the same on a GPU too, at the cost of speed
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, str):
+            raise ValueError(
+                f"data is a {type(self.data).__name__}; expected a data set's name or a folder of silos (from Python, "
+                "your own samples go into clients=[(x, y), ...])"
+            )
         for name in NAMED:
             object.__setattr__(self, name, Named.of(getattr(self, name)))
         checks.count("clients", self.clients)
@@ -165,6 +173,8 @@ def apply_overrides(values: Mapping[str, Any], overrides: list[str]) -> dict[str
                 f"got --set {override!r}; expected TABLE.NAME=VALUE with a table from {', '.join(NAMED)}, "
                 "say method.sigma=25"
             )
+        if name == "name":
+            raise ValueError(f"got --set {override!r}; a {table} is chosen by --{table} {text.strip()}")
         choice = Named.of(result.get(table, getattr(Description(), table)))
         result[table] = Named(choice.name, {**choice.parameters, name: parse_value(text.strip())})
     return result

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -59,8 +60,10 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
             return loop("there is one client")
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
-    fault = _fault(training, clients, w)
+    fault = _fault(training, clients, w, "stacked")
     if fault is not None:
+        if (really := _fault(training, clients, w, "loop")) is not None:
+            raise ValueError(f"a training step of {type(training.model.module).__name__} fails: {really}")
         name = type(training.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
         return loop("vmap can't take the model", warning)
@@ -79,9 +82,9 @@ def use_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _fault(training: Training, clients: Clients, w: Rows) -> str | None:
-    """Return why one step of two clients at once fails, or None where it does not."""
-    probe = replace(training, batching=Batching(min(4, training.batching.batch_size), steps=1), engine="stacked")
+def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | None:
+    """Return why one step of two clients fails in one of the two ways, or None where it does not."""
+    probe = replace(training, batching=Batching(min(4, training.batching.batch_size), steps=1), engine=way)
     two = torch.arange(min(2, len(clients)))
     try:
         with warnings.catch_warnings():
@@ -90,9 +93,12 @@ def _fault(training: Training, clients: Clients, w: Rows) -> str | None:
             some = clients.take(two)
             ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
             x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
-            vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(ended.params, ended.buffers, x)
+            if way == "stacked":
+                vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(
+                    ended.params, ended.buffers, x
+                )
     except Exception as error:  # whatever a user's module does under vmap
-        return str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
+        return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
 
 

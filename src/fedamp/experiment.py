@@ -54,7 +54,14 @@ class Result:
 
     @property
     def bmta(self) -> float:
-        """Best mean test accuracy over the rounds, in percent; for regression the lowest mean error."""
+        """Best mean test accuracy over the rounds, in percent."""
+        if self.summary.metric != "accuracy":
+            raise AttributeError("a regression has no accuracy, so no BMTA; `best` is its lowest mean error")
+        return self.summary.best
+
+    @property
+    def best(self) -> float:
+        """The best, over the rounds, of the mean over the clients: accuracy in percent, or the lowest error."""
         return self.summary.best
 
     @property
@@ -76,9 +83,14 @@ class Result:
         module.load_state_dict(self.model.state_dict(row))
         return module.eval()
 
+    def __repr__(self) -> str:
+        what = "BMTA" if self.summary.metric == "accuracy" else "lowest RMSE"
+        clients, rounds = len(self.summary.per_client), self.description.rounds
+        return f"Result({self.description.method.name}, {clients} clients, {rounds} rounds, {what} {self.best:.4g})"
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the result in plain values: what `result.json` and `--json` hold."""
-        return {
+        """Return the result in plain values: what `result.json` and `--json` hold; None for what is not finite."""
+        told = {
             "method": self.description.method.name,
             "scored": self.method.scored,
             "metric": self.summary.metric,
@@ -94,6 +106,7 @@ class Result:
             "warnings": self.warnings,
             "facts": dict(self.facts),
         }
+        return {name: finite(value) for name, value in told.items()}
 
 
 def play(
@@ -236,7 +249,7 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
             scored = {name: evaluate(federation.training, here, rows, on) for name, rows in models.items()}
             scores[on] = {
                 name: {
-                    federation.training.task.metric: _spread(score.metric, who, len(clients)),
+                    federation.training.task.metric: _spread(score.metric, who, len(clients), broken="inf"),
                     "loss": _spread(score.loss, who, len(clients)),
                 }
                 for name, score in scored.items()
@@ -244,12 +257,23 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
     return scores
 
 
-def _spread(values: Tensor, who: Tensor, num_clients: int) -> list[float | None]:
-    """Return values of some clients as a list over all, with None for the others and for what is not finite."""
-    spread: list[float | None] = [None] * num_clients
+def _spread(values: Tensor, who: Tensor, num_clients: int, broken: str | None = None) -> list[float | str | None]:
+    """Return values of some clients as a list over all: None for the others, `broken` for what is not finite."""
+    spread: list[float | str | None] = [None] * num_clients
     for i, value in zip(who.tolist(), values.tolist(), strict=True):
-        spread[i] = value if np.isfinite(value) else None
+        spread[i] = value if np.isfinite(value) else broken
     return spread
+
+
+def finite(value: Any) -> Any:
+    """Return a number, or the numbers of a list or table, with None for what is not finite: JSON has no word for it."""
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: finite(entry) for name, entry in value.items()}
+    return value
 
 
 def _line(k: int, played: Round) -> dict[str, Any]:
@@ -259,9 +283,9 @@ def _line(k: int, played: Round) -> dict[str, Any]:
         line["train_loss" + (f"_{name}" if name else "")] = _spread(loss, who, len(played.present))
     for name, value in played.diagnostics.items():
         if isinstance(value, Tensor) and value.ndim == 1:
-            line[name] = value.tolist()
+            line[name] = finite(value.tolist())
         elif isinstance(value, float):
-            line[name] = value if np.isfinite(value) else None
+            line[name] = finite(value)
     return {**line, "events": played.diagnostics["events"]}
 
 
@@ -270,6 +294,8 @@ def natural(values: Mapping[str, Any]) -> dict[str, Any]:
     data = values.get("data", "")
     if not (isinstance(data, str) and data and is_folder(data)):
         return dict(values)
+    if values.get("clients") is not None:
+        raise ValueError(f"clients is {values['clients']}, but {data} is a folder of silos: they are the clients")
     if "setting" in values:
         raise ValueError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
     return {**values, "setting": "natural", "clients": count_silos(Path(data))}
@@ -278,7 +304,7 @@ def natural(values: Mapping[str, Any]) -> dict[str, Any]:
 def run(
     *,
     method: str | Mapping[str, Any] | Method = "fedamp",
-    clients: int | Sequence[Sequence[Any]] = 20,
+    clients: int | Sequence[Sequence[Any]] | None = None,
     model: str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module] = "mlp",
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
@@ -297,7 +323,7 @@ def run(
     own_clients = own_model = own_method = None
     if isinstance(clients, int):
         values["clients"] = clients
-    else:
+    elif clients is not None:
         own_clients = as_clients(clients, values.get("held_out", 0.2), values.get("seed", 0))
         values |= {"clients": len(own_clients), "data": "given", "setting": "given"}
     if isinstance(model, str | Mapping):

@@ -19,7 +19,8 @@ Line = Mapping[str, Any]
 def score_table(lines: Sequence[Line], entry: str, metric: str = "accuracy", on: str = "test") -> NDArray[np.float64]:
     """Return the metric of every client after every round, `(K, m)`, of the models named `entry`.
 
-    An absent client has its last known value; `lines` begins with round 0, the first models, where all are known.
+    An absent client (None) has its last known value; `lines` begins with round 0, the first models, where all are
+    known. A score that is not finite stands as "inf".
     """
     shift = 1 if entry == "received" else 0
     table: list[NDArray[np.float64]] = []
@@ -28,7 +29,7 @@ def score_table(lines: Sequence[Line], entry: str, metric: str = "accuracy", on:
         scores = line.get(on, {}).get(entry)
         if scores is None:
             continue
-        now = np.array([np.nan if value is None else value for value in scores[metric]], dtype=np.float64)
+        now = np.array([np.nan if value is None else float(value) for value in scores[metric]], dtype=np.float64)
         last = now if last is None else np.where(np.isnan(now), last, now)
         if line["round"] - shift >= 1:
             table.append(last)
@@ -59,6 +60,8 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
     means = table[:, mask].mean(1)
     best = int(np.nanargmax(means) if higher else np.nanargmin(means)) if np.isfinite(means).any() else 0
     clients = table[best][mask]
+    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no percentile
+        tenth = float(np.percentile(clients, 10 if higher else 90))
     return Summary(
         metric=metric,
         best=float(means[best]),
@@ -66,7 +69,7 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
         last=float(means[-1]),
         per_client=[float(value) for value in table[best]],
         worst=float(clients.min() if higher else clients.max()),
-        tenth=float(np.percentile(clients, 10 if higher else 90)),
+        tenth=tenth,
     )
 
 

@@ -4,12 +4,14 @@ Adding one is a function and a line in MODELS; a user's own is named `module:fun
 """
 
 import difflib
+import hashlib
 import importlib
 import inspect
 import math
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -296,3 +298,16 @@ def _kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def code_digest(spec: str) -> str | None:
+    """Return a digest of the file that a `module:function` comes from, or None where it has none.
+
+    Another file under the same name is another model: its runs are not to be taken for one another.
+    """
+    try:
+        load_builder(spec)
+    except ValueError:  # told in full when the model is built
+        return None
+    path = getattr(sys.modules.get(spec.partition(":")[0]), "__file__", None)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else None

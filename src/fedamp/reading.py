@@ -76,7 +76,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """Return a JSON object, or None where the file is not there."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None

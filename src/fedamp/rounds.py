@@ -29,7 +29,8 @@ def check_optimizer(method: Method, optimizer: Optimizer) -> None:
     """Raise where a method that rests on plain SGD is given anything else."""
     if method.plain_sgd_only and not optimizer.plain:
         raise ValueError(
-            f"optimizer is {optimizer}, but {type(method).__name__} rests on plain SGD steps; "
+            f"optimizer is {optimizer.name} with momentum {optimizer.momentum:g} and weight decay "
+            f"{optimizer.weight_decay:g}, but {type(method).__name__} rests on plain SGD steps; "
             "take sgd without momentum and weight decay"
         )
 

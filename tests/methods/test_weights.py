@@ -162,7 +162,6 @@ SEPARATE = "Separate under another name"
     ("method", "cure"),
     [
         (FedAMP(form="gradient", sigma=1e-4), "Raise sigma"),
-        (FedAMP(form="gradient", alpha=1e-9), "raise alpha"),
         (FedAMP(self_weight=1.0), "Lower self_weight"),
         (HeurFedAMP(self_weight=0.9995), "Lower self_weight"),
         (FedAMP(lam=0.0, start="w"), "start=u"),
@@ -173,6 +172,14 @@ def test_a_word_when_it_is_separate(method, cure):
     assert len(events) == 1
     assert SEPARATE in events[0]
     assert cure in events[0]
+
+
+def test_a_word_when_the_pull_is_too_strong():
+    """Self weights near 1 are then not the point: such a client does not train alone, it does not train."""
+    events = send(FedAMP(form="gradient", alpha=1e-9), models())[0]["events"]
+    assert len(events) == 1
+    assert "hardly moves" in events[0]
+    assert "Raise alpha or lower lam" in events[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,10 @@ ALONE = 0.999
 """A self weight from which on the others are not heard."""
 
 
+STRONG = 1.0
+"""A pull, lam/alpha, from which on a client's own data hardly counts (seen on networks trained by Adam)."""
+
+
 class Advised(Protocol):
     """What advice looks at."""
 
@@ -22,16 +26,22 @@ class Advised(Protocol):
 def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]:
     """Return a warning, with its cause and its cure, for each thing that is off in a round's weights."""
     events = []
+    pull = method.lam / facts["alpha"]
     if facts["alpha"] < facts["alpha_asked"]:
         events.append(
             f"alpha was lowered from {facts['alpha_asked']:g} to {facts['alpha']:g}, for all clients and for both "
-            "equations: more would make a self weight negative. To have what you ask for, lower alpha or raise "
-            f"sigma (now {facts['sigma']:g})"
+            "equations: more would make a self weight negative. The pull to the cloud model, lam/alpha, is now "
+            f"{pull:g}. To have what you ask for, lower alpha or raise sigma (now {facts['sigma']:g})"
         )
     if method.lam == 0 and method.start == "w":
         events.append(
             "lam is 0 and local training starts at w, so that no cloud model is ever used: this is Separate under "
             "another name. Set lam over 0, or start=u"
+        )
+    elif pull > STRONG:
+        events.append(
+            f"the pull to the cloud model, lam/alpha, is {pull:g}: local training hardly moves away from it. Raise "
+            "alpha or lower lam"
         )
     elif len(xi) > 1 and bool((xi.diagonal() > ALONE).all()):
         events.append(
