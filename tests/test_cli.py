@@ -12,34 +12,18 @@ import pytest
 from safetensors.torch import load_file
 
 from fedamp import __version__
-from fedamp.cli import main
 from fedamp.methods import METHODS
 from fedamp.records import RunFolder
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
 
 
-@pytest.fixture
-def fedamp(monkeypatch, tmp_path, capsys):
-    """Call the command line in an empty folder; return exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedamp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+def test_version(fedamp_command):
+    assert fedamp_command("--version") == (0, f"fedamp {__version__}\n", "")
 
 
-def test_version(fedamp):
-    assert fedamp("--version") == (0, f"fedamp {__version__}\n", "")
-
-
-def test_json_is_the_last_line(fedamp):
-    code, out, _ = fedamp("run", "--method", "heurfedamp", "--rounds", "5", "--json")
+def test_json_is_the_last_line(fedamp_command):
+    code, out, _ = fedamp_command("run", "--method", "heurfedamp", "--rounds", "5", "--json")
     result = json.loads(out.splitlines()[-1])
     assert code == 0
     assert result["method"] == "heurfedamp"
@@ -50,8 +34,8 @@ def test_json_is_the_last_line(fedamp):
     assert 20 < result["bmta"] <= 100
 
 
-def test_the_folder_holds_the_whole_run(fedamp):
-    code, out, _ = fedamp("run", *QUICK, "--method", "fedamp", "--out", "here")
+def test_the_folder_holds_the_whole_run(fedamp_command):
+    code, out, _ = fedamp_command("run", *QUICK, "--method", "fedamp", "--out", "here")
     assert code == 0
     assert "best mean test accuracy" in out
     folder = RunFolder(Path("here"))
@@ -64,56 +48,58 @@ def test_the_folder_holds_the_whole_run(fedamp):
     assert xi.sum(2).allclose(xi.new_ones(2, 10))
 
 
-def test_a_finished_run_is_shown_and_not_run_again(fedamp):
-    _, first, _ = fedamp("run", *QUICK, "--json")
+def test_a_finished_run_is_shown_and_not_run_again(fedamp_command):
+    _, first, _ = fedamp_command("run", *QUICK, "--json")
     folder = Path(json.loads(first)["folder"])
     assert folder.parent == Path("runs")
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    code, second, _ = fedamp("run", *QUICK, "--json")
+    code, second, _ = fedamp_command("run", *QUICK, "--json")
     assert code == 0
     assert json.loads(second) == json.loads(first)
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-    code, third, _ = fedamp("run", *QUICK)
+    code, third, _ = fedamp_command("run", *QUICK)
     assert "there already" in third
 
 
-def test_another_runs_folder_is_not_touched(fedamp):
-    fedamp("run", *QUICK, "--out", "here")
+def test_another_runs_folder_is_not_touched(fedamp_command):
+    fedamp_command("run", *QUICK, "--out", "here")
     before = Path("here/result.json").read_text()
-    code, out, err = fedamp("run", *QUICK, "--seed", "1", "--out", "here")
+    code, out, err = fedamp_command("run", *QUICK, "--seed", "1", "--out", "here")
     assert (code, out) == (2, "")
     assert "holds another run: seed is 0 there and 1 here" in err
     assert Path("here/result.json").read_text() == before
 
 
-def test_a_folder_of_something_else_is_not_touched(fedamp):
+def test_a_folder_of_something_else_is_not_touched(fedamp_command):
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("three years of work")
-    code, _, err = fedamp("run", *QUICK, "--out", "mine")
+    code, _, err = fedamp_command("run", *QUICK, "--out", "mine")
     assert code == 2
     assert "is not empty and holds no run" in err
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.txt"]
 
 
-def test_one_seed_one_result_and_another_seed_another(fedamp):
+def test_one_seed_one_result_and_another_seed_another(fedamp_command):
     results = [
-        json.loads(fedamp("run", *QUICK, "--seed", seed, "--out", out, "--json")[1])
+        json.loads(fedamp_command("run", *QUICK, "--seed", seed, "--out", out, "--json")[1])
         for seed, out in ((3, "a"), (3, "b"), (4, "c"))
     ]
     assert results[0]["per_client"] == results[1]["per_client"]
     assert results[0]["per_client"] != results[2]["per_client"]
 
 
-def test_config_file_flags_and_set(fedamp):
+def test_config_file_flags_and_set(fedamp_command):
     Path("run.toml").write_text(
         'rounds = 9\nclients = 10\nepochs = 1\n[method]\nname = "fedprox"\nmu = 0.5\n[setting]\nname = "iid"\n'
     )
-    fedamp("run", "--config", "run.toml", "--rounds", "2", "--set", "setting.samples=20", "--out", "here")
+    fedamp_command("run", "--config", "run.toml", "--rounds", "2", "--set", "setting.samples=20", "--out", "here")
     description = RunFolder(Path("here")).description()
     assert description["rounds"] == 2
     assert description["method"] == {"name": "fedprox", "mu": 0.5}
     assert description["setting"] == {"name": "iid", "samples": 20}
-    fedamp("run", "--config", "run.toml", "--steps", "3", "--rounds", "1", "--method", "fedavg", "--out", "there")
+    fedamp_command(
+        "run", "--config", "run.toml", "--steps", "3", "--rounds", "1", "--method", "fedavg", "--out", "there"
+    )
     description = RunFolder(Path("there")).description()
     assert (description["steps"], description["epochs"]) == (3, None)
     assert description["method"] == {"name": "fedavg"}
@@ -151,9 +137,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_2(fedamp, mistake):
+def test_a_mistake_is_one_line_and_exit_code_2(fedamp_command, mistake):
     arguments, words = MISTAKES[mistake]
-    code, out, err = fedamp(*arguments)
+    code, out, err = fedamp_command(*arguments)
     assert (code, out) == (2, ""), err
     assert err.startswith("fedamp: ")
     assert err.count("\n") == 1
@@ -161,18 +147,18 @@ def test_a_mistake_is_one_line_and_exit_code_2(fedamp, mistake):
         assert word in err, err
 
 
-def test_a_bad_config_file(fedamp):
+def test_a_bad_config_file(fedamp_command):
     Path("a.toml").write_text("rounds = = 3")
-    assert "no valid TOML" in fedamp("run", "--config", "a.toml")[2]
+    assert "no valid TOML" in fedamp_command("run", "--config", "a.toml")[2]
     Path("b.toml").write_text("round = 3")
-    code, _, err = fedamp("run", "--config", "b.toml")
+    code, _, err = fedamp_command("run", "--config", "b.toml")
     assert code == 2
     assert "did you mean 'rounds'?" in err
 
 
 @pytest.mark.parametrize("kind", ["methods", "data", "settings", "models", "attention"])
-def test_lists(fedamp, kind):
-    code, out, _ = fedamp("list", kind)
+def test_lists(fedamp_command, kind):
+    code, out, _ = fedamp_command("list", kind)
     assert code == 0
     wanted = {
         "methods": [*METHODS, "mu=0.01", "sigma=median"],
@@ -185,18 +171,18 @@ def test_lists(fedamp, kind):
         assert word in out
 
 
-def test_own_model_from_a_file(fedamp):
+def test_own_model_from_a_file(fedamp_command):
     Path("mine.py").write_text(
         "from torch import nn\n"
         "def net(input_shape, num_outputs, width=8):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, num_outputs))\n"
     )
-    code, out, err = fedamp("run", *QUICK, "--model", "mine:net", "--set", "model.width=5", "--json")
+    code, out, err = fedamp_command("run", *QUICK, "--model", "mine:net", "--set", "model.width=5", "--json")
     assert code == 0, err
     assert json.loads(out)["facts"]["parameters"] == 64 * 5 + 5 + 5 * 10 + 10
 
 
-def test_a_model_that_vmap_can_not_take(fedamp):
+def test_a_model_that_vmap_can_not_take(fedamp_command):
     Path("stubborn.py").write_text(
         "from torch import nn\n"
         "class Net(nn.Module):\n"
@@ -206,13 +192,13 @@ def test_a_model_that_vmap_can_not_take(fedamp):
         "    def forward(self, x):\n"
         "        return self.out(x.flatten(1)) * (1.0 if x.sum().item() > 0 else 2.0)\n"
     )
-    code, _, err = fedamp("run", *QUICK, "--model", "stubborn:Net", "--engine", "stacked")
+    code, _, err = fedamp_command("run", *QUICK, "--model", "stubborn:Net", "--engine", "stacked")
     assert code == 0
     assert "one at a time" in err
 
 
-def test_absent_validation_and_own_init(fedamp):
-    code, _, _ = fedamp(
+def test_absent_validation_and_own_init(fedamp_command):
+    code, _, _ = fedamp_command(
         "run", *QUICK, "--absent", "0.4", "--validation", "0.2", "--init", "own", "--out", "here", "--json"
     )
     assert code == 0
@@ -223,8 +209,8 @@ def test_absent_validation_and_own_init(fedamp):
     assert "validation" in line
 
 
-def test_a_warning_is_shown_with_its_cure(fedamp):
-    code, _, err = fedamp("run", *QUICK, "--set", "method.self_weight=1.0")
+def test_a_warning_is_shown_with_its_cure(fedamp_command):
+    code, _, err = fedamp_command("run", *QUICK, "--set", "method.self_weight=1.0")
     assert code == 0
     assert "warning:" in err
     assert "Separate under another name" in err
@@ -254,7 +240,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     assert load_file(tmp_path / "here" / "models.safetensors")["own.params"].shape[0] == 20
 
 
-def test_quiet_where_stdout_is_no_terminal(fedamp):
-    _, out, err = fedamp("run", *QUICK, "--json")
+def test_quiet_where_stdout_is_no_terminal(fedamp_command):
+    _, out, err = fedamp_command("run", *QUICK, "--json")
     assert out.count("\n") == 1
     assert err == ""

@@ -3,32 +3,15 @@
 import gzip
 import json
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from fedamp.cli import main
-from fedamp.data.schema import read_schema
+from fedamp.data.schema_json import read_schema
 
 QUICK = ["--rounds", "2", "--epochs", "1"]
-
-
-@pytest.fixture
-def fedamp(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDAMP_DATA", str(tmp_path / "data"))
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedamp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def write_csv(path, rows=40, seed=0, header="age,marker,outcome", target=None):
@@ -47,9 +30,9 @@ def three_silos():
         write_csv(f"silos/{name}.csv", seed=seed)
 
 
-def test_three_silos_of_csv(fedamp):
+def test_three_silos_of_csv(fedamp_command):
     three_silos()
-    code, out, err = fedamp(
+    code, out, err = fedamp_command(
         "run", "--data", "silos", "--label", "outcome", "--model", "logistic", "--lr", "0.05", "--rounds", "10",
         "--out", "here", "--json",
     )  # fmt: skip
@@ -65,50 +48,52 @@ def test_three_silos_of_csv(fedamp):
     assert load_file("here/models.safetensors")["own.params"].shape == (3, 2 * 2 + 2)
 
 
-def test_regression_says_lowest_error(fedamp):
+def test_regression_says_lowest_error(fedamp_command):
     for seed, name in enumerate(["a", "b"]):
         write_csv(f"silos/{name}.csv", seed=seed, target=lambda age, marker: f"{100 + 20 * (2 * age - marker):.3f}")
     arguments = ["--label", "outcome", "--model", "logistic", "--lr", "0.05", "--rounds", "20", "--out", "here"]
-    code, out, err = fedamp("run", "--data", "silos", *arguments)
+    code, out, err = fedamp_command("run", "--data", "silos", *arguments)
     assert code == 0, err
     assert "lowest mean test error (RMSE)" in out
-    code, out, _ = fedamp("run", "--data", "silos", *arguments, "--json")
+    code, out, _ = fedamp_command("run", "--data", "silos", *arguments, "--json")
     result = json.loads(out)
     assert (result["metric"], result["bmta"]) == ("rmse", None)
     assert result["best"] < 25  # in the target's own unit, whose deviation is about 45
     assert result["best"] == pytest.approx(np.mean(result["per_client"]))
 
 
-def test_silos_of_npz_and_a_silo_that_lacks_a_class(fedamp):
+def test_silos_of_npz_and_a_silo_that_lacks_a_class(fedamp_command):
     Path("silos").mkdir()
     for name, classes in (("a", 3), ("b", 2)):
         draws = np.random.default_rng(0)
         np.savez(
             f"silos/{name}.npz", x=draws.normal(size=(30, 4, 4)).astype(np.float32), y=draws.integers(0, classes, 30)
         )
-    code, out, err = fedamp("run", "--data", "silos", *QUICK, "--json")
+    code, out, err = fedamp_command("run", "--data", "silos", *QUICK, "--json")
     assert code == 0, err
     assert json.loads(out)["facts"]["parameters"] == 16 * 64 + 64 + 64 * 3 + 3
 
 
-def test_schemas_of_silos_that_never_meet(fedamp):
+def test_schemas_of_silos_that_never_meet(fedamp_command):
     three_silos()
     for name in "abc":
-        assert fedamp("data", "schema", f"silos/{name}.csv", "--label", "outcome", "--out", f"{name}.json")[0] == 0
+        assert (
+            fedamp_command("data", "schema", f"silos/{name}.csv", "--label", "outcome", "--out", f"{name}.json")[0] == 0
+        )
     merge = ["--merge", "b.json", "--merge", "c.json"]
-    assert fedamp("data", "schema", "silos/a.csv", "--label", "outcome", *merge, "--out", "merged.json")[0] == 0
-    assert fedamp("data", "schema", "silos", "--label", "outcome", "--out", "all.json")[0] == 0
+    assert fedamp_command("data", "schema", "silos/a.csv", "--label", "outcome", *merge, "--out", "merged.json")[0] == 0
+    assert fedamp_command("data", "schema", "silos", "--label", "outcome", "--out", "all.json")[0] == 0
     merged, together = read_schema(Path("merged.json")), read_schema(Path("all.json"))
     assert merged.labels == together.labels
     np.testing.assert_allclose(merged.shift, together.shift, atol=1e-12)
     np.testing.assert_allclose(merged.scale, together.scale, rtol=1e-12)
-    code, out, _ = fedamp("data", "schema", "silos", "--label", "outcome")
+    code, out, _ = fedamp_command("data", "schema", "silos", "--label", "outcome")
     assert code == 0
     assert json.loads(out)["labels"] == ["ill", "well"]
 
 
-def test_status_and_check(fedamp):
-    code, out, _ = fedamp("data", "status")
+def test_status_and_check(fedamp_command):
+    code, out, _ = fedamp_command("data", "status")
     assert code == 0
     for word in ("mnist", "fmnist", "emnist", "cifar100", "missing"):
         assert word in out
@@ -255,10 +240,10 @@ BAD = {
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_input_is_one_line_and_exit_code_2(fedamp, kind):
+def test_bad_input_is_one_line_and_exit_code_2(fedamp_command, kind):
     make, arguments, words = BAD[kind]
     make()
-    code, _, err = fedamp(*arguments)
+    code, _, err = fedamp_command(*arguments)
     assert code == 2, err
     assert err.startswith("fedamp: ")
     assert err.count("\n") == 1, err

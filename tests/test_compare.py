@@ -1,14 +1,12 @@
 """Comparing methods: fairly, once for each trajectory, and chosen by validation alone."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 import fedamp
 from fedamp import compare
-from fedamp.cli import main
 from fedamp.description import Description
 from fedamp.methods import METHODS
 from fedamp.reading import read_runs
@@ -16,22 +14,8 @@ from fedamp.reading import read_runs
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
 
 
-@pytest.fixture
-def call(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedamp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
-
-
-def test_all_methods_over_two_seeds(call):
-    code, out, err = call("compare", *QUICK, "--seeds", "2", "--against", "heurfedamp", "--out", "all")
+def test_all_methods_over_two_seeds(fedamp_command):
+    code, out, err = fedamp_command("compare", *QUICK, "--seeds", "2", "--against", "heurfedamp", "--out", "all")
     assert code == 0, err
     assert len(read_runs(Path("all"))) == 18
     for name in METHODS:
@@ -41,11 +25,11 @@ def test_all_methods_over_two_seeds(call):
     assert record["per_client"] == single.summary.per_client
 
 
-def test_one_trajectory_is_trained_once_and_scored_twice(call, monkeypatch):
+def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeypatch):
     played = []
     real = compare.play
     monkeypatch.setattr(compare, "play", lambda d, *rest: played.append(d.method.name) or real(d, *rest))
-    call("compare", *QUICK, "--methods", "fedavg,fedavg-ft,fedprox,fedprox-ft", "--out", "four")
+    fedamp_command("compare", *QUICK, "--methods", "fedavg,fedavg-ft,fedprox,fedprox-ft", "--out", "four")
     assert played == ["separate", "fedavg", "fedprox"]
     for name in ("fedavg-ft", "fedprox-ft"):
         alone = fedamp.run(method=name, rounds=2, epochs=1, clients=10)
@@ -54,8 +38,8 @@ def test_one_trajectory_is_trained_once_and_scored_twice(call, monkeypatch):
         assert (result["bmta"], result["scored"]) == (alone.bmta, "own")
 
 
-def test_a_fine_tuned_method_alone_is_trained_itself(call):
-    code, _, err = call("compare", *QUICK, "--methods", "fedavg-ft", "--out", "one")
+def test_a_fine_tuned_method_alone_is_trained_itself(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft", "--out", "one")
     assert code == 0, err
     assert sorted(record.path.name for record in read_runs(Path("one"))) == ["fedavg-ft-seed0", "separate-seed0"]
 
@@ -65,9 +49,9 @@ def test_separate_is_always_in_it():
     assert compare.method_names("all") == list(METHODS)
 
 
-def test_a_comparison_goes_on_and_ends_the_same(call, monkeypatch):
+def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch):
     arguments = ["compare", *QUICK, "--methods", "fedamp,scaffold", "--seeds", "2"]
-    call(*arguments, "--out", "whole")
+    fedamp_command(*arguments, "--out", "whole")
     real, played = compare.play, []
 
     def stopping(description, *rest):
@@ -77,18 +61,18 @@ def test_a_comparison_goes_on_and_ends_the_same(call, monkeypatch):
         return real(description, *rest)
 
     monkeypatch.setattr(compare, "play", stopping)
-    code, _, err = call(*arguments, "--out", "broken")
+    code, _, err = fedamp_command(*arguments, "--out", "broken")
     assert code == 130
     assert "the same command goes on in broken" in err
     monkeypatch.setattr(compare, "play", real)
-    assert call(*arguments, "--out", "broken")[0] == 0
+    assert fedamp_command(*arguments, "--out", "broken")[0] == 0
     for a, b in zip(read_runs(Path("whole")), read_runs(Path("broken")), strict=True):
         assert a.path.name == b.path.name
         assert a.result["per_client"] == b.result["per_client"]
 
 
-def test_a_grid_is_chosen_by_validation(call):
-    code, out, err = call(
+def test_a_grid_is_chosen_by_validation(fedamp_command):
+    code, out, err = fedamp_command(
         "compare", *QUICK, "--methods", "fedprox-ft", "--grid", "method.mu=0.0,1000.0", "--validation", "0.2",
         "--out", "grid", "--format", "csv",
     )  # fmt: skip
@@ -118,26 +102,26 @@ def test_a_grid_is_chosen_by_validation(call):
         (["--format", "pdf"], "text"),
     ],
 )
-def test_mistakes(call, arguments, word):
-    code, _, err = call("compare", *QUICK, *arguments)
+def test_mistakes(fedamp_command, arguments, word):
+    code, _, err = fedamp_command("compare", *QUICK, *arguments)
     assert code == 2
     assert err.count("\n") == 1
     assert word in err
 
 
-def test_another_comparisons_folder_is_not_touched(call):
-    call("compare", *QUICK, "--methods", "fedamp", "--out", "here")
-    code, _, err = call("compare", *QUICK, "--methods", "fedamp", "--out", "here", "--absent", "0.5")
+def test_another_comparisons_folder_is_not_touched(fedamp_command):
+    fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here", "--absent", "0.5")
     assert code == 2
     assert "holds another comparison" in err
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("x")
-    assert "holds no comparison" in call("compare", *QUICK, "--out", "mine")[2]
+    assert "holds no comparison" in fedamp_command("compare", *QUICK, "--out", "mine")[2]
 
 
-def test_adding_a_method_to_a_comparison(call):
-    call("compare", *QUICK, "--methods", "fedamp", "--out", "here")
-    code, _, err = call("compare", *QUICK, "--methods", "fedamp,fedavg", "--seeds", "2", "--out", "here")
+def test_adding_a_method_to_a_comparison(fedamp_command):
+    fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp,fedavg", "--seeds", "2", "--out", "here")
     assert code == 0, err
     assert len(read_runs(Path("here"))) == 6
 

@@ -14,18 +14,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedamp.data.schema import (
-    Schema,
-    apply_schema,
-    make_schema,
-    merge_schemas,
-    read_schema,
-    schema_differences,
-    schema_from_json,
-    schema_notes,
-    schema_to_json,
-    write_schema,
-)
+from fedamp.data.schema import Schema, apply_schema, make_schema, merge_schemas, schema_notes
+from fedamp.data.schema_json import read_schema, schema_differences, schema_from_json, schema_to_json, write_schema
 from fedamp.data.silos import RawSilo, as_number, count_silos, find_silos, label_name, read_silo, read_silos
 
 

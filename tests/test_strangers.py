@@ -10,23 +10,8 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.cli import main
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
-
-
-@pytest.fixture
-def call(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedamp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def line(size=30, seed=0):
@@ -64,24 +49,24 @@ def test_data_as_a_list_is_told_where_to_go():
         fedamp.run(data=[(X, Y)])
 
 
-def test_an_edited_model_is_another_run(call):
+def test_an_edited_model_is_another_run(fedamp_command):
     code = (
         "from torch import nn\n"
         "def net():\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, {}), nn.ReLU(), nn.Linear({}, 10))\n"
     )
     Path("editable.py").write_text(code.format(8, 8))
-    first = json.loads(call("run", *QUICK, "--model", "editable:net", "--json")[1])
+    first = json.loads(fedamp_command("run", *QUICK, "--model", "editable:net", "--json")[1])
     Path("editable.py").write_text(code.format(32, 32))
     sys.modules.pop("editable")
-    second = json.loads(call("run", *QUICK, "--model", "editable:net", "--json")[1])
+    second = json.loads(fedamp_command("run", *QUICK, "--model", "editable:net", "--json")[1])
     assert first["folder"] != second["folder"]
     assert second["facts"]["parameters"] > first["facts"]["parameters"]
 
 
 @pytest.mark.parametrize("method", ["fedamp", "heurfedamp", "separate", "scaffold"])
-def test_a_diverging_run_ends_with_a_word(call, method):
-    code, out, err = call("run", *QUICK, "--method", method, "--optimizer", "sgd", "--lr", "1e30", "--json")
+def test_a_diverging_run_ends_with_a_word(fedamp_command, method):
+    code, out, err = fedamp_command("run", *QUICK, "--method", method, "--optimizer", "sgd", "--lr", "1e30", "--json")
     assert code == 0, err
     result = json.loads(out)
     assert any("is not finite" in warning for warning in result["warnings"])
@@ -111,7 +96,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("kind", MISTAKES)
-def test_mistakes_are_one_line(call, kind):
+def test_mistakes_are_one_line(fedamp_command, kind):
     Path("silos").mkdir()
     for name in "ab":
         Path(f"silos/{name}.csv").write_text("x,y\n" + "\n".join(f"{i},{i % 2}" for i in range(20)) + "\n")
@@ -125,31 +110,31 @@ def test_mistakes_are_one_line(call, kind):
     )
     sys.modules.pop("shapes", None)
     arguments, word = MISTAKES[kind]
-    code, _, err = call(*arguments)
+    code, _, err = fedamp_command(*arguments)
     assert code == 2, err
     assert err.count("\n") == 1, err
     assert word in err
 
 
-def test_no_arguments_show_help_and_no_empty_error(call):
-    _, out, err = call()
+def test_no_arguments_show_help_and_no_empty_error(fedamp_command):
+    _, out, err = fedamp_command()
     assert "Usage" in out + err
     assert "fedamp: \n" not in err
 
 
-def test_the_record_can_be_copied(call, monkeypatch):
+def test_the_record_can_be_copied(fedamp_command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    _, out, _ = call("run", *QUICK, "--out", "a-folder-with-a-name-that-is-far-longer-than-forty-columns")
+    _, out, _ = fedamp_command("run", *QUICK, "--out", "a-folder-with-a-name-that-is-far-longer-than-forty-columns")
     assert "record: a-folder-with-a-name-that-is-far-longer-than-forty-columns\n" in out
 
 
-def test_a_schema_that_was_agreed_on(call):
+def test_a_schema_that_was_agreed_on(fedamp_command):
     Path("silos").mkdir()
     for name in "ab":
         Path(f"silos/{name}.csv").write_text("x,y\n" + "\n".join(f"{i},{i % 2}" for i in range(20)) + "\n")
-    call("data", "schema", "silos", "--label", "y", "--out", "ours.json")
+    fedamp_command("data", "schema", "silos", "--label", "y", "--out", "ours.json")
     arguments = ["run", "--data", "silos", "--label", "y", "--rounds", "1", "--model", "logistic"]
-    code, _, err = call(*arguments, "--schema", "ours.json", "--out", "run", "--json")
+    code, _, err = fedamp_command(*arguments, "--schema", "ours.json", "--out", "run", "--json")
     assert code == 0, err
     assert json.loads(Path("run/schema.json").read_text()) == json.loads(Path("ours.json").read_text())
 

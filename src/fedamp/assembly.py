@@ -17,7 +17,8 @@ from fedamp.attention import oracle_self_weight
 from fedamp.batches import Batching
 from fedamp.clients import Clients
 from fedamp.data import load_data
-from fedamp.data.schema import Schema, apply_schema, make_schema, read_schema, schema_notes
+from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
+from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine

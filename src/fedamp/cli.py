@@ -444,16 +444,16 @@ def data_schema(
     out: Annotated[Path | None, Flag(help="File to write; by default it is printed.")] = None,
 ) -> None:
     """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
-    from fedamp.data import schema, silos
+    from fedamp.data import schema, schema_json, silos
 
     read = [silos.read_silo(folder, label)] if one or folder.is_file() else silos.read_silos(folder, label)
     made = schema.make_schema(read, task)
     if merge:
-        made = schema.merge_schemas([made, *(schema.read_schema(path) for path in merge)])
+        made = schema.merge_schemas([made, *(schema_json.read_schema(path) for path in merge)])
     if out is None:
-        print(schema.schema_to_json(made))
+        print(schema_json.schema_to_json(made))
     else:
-        schema.write_schema(out, made)
+        schema_json.write_schema(out, made)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

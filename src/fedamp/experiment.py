@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from fedamp.assembly import Federation, as_clients, assemble
 from fedamp.checkpoints import Checkpoint, Pace
 from fedamp.clients import Clients
-from fedamp.data.schema import Schema, schema_to_json
+from fedamp.data.schema import Schema
+from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
 from fedamp.engine import use_deterministic, use_threads

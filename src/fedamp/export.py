@@ -12,7 +12,7 @@ from torch import nn
 
 from fedamp import models
 from fedamp.checkpoints import write_whole
-from fedamp.data.schema import read_schema
+from fedamp.data.schema_json import read_schema
 from fedamp.description import Description
 from fedamp.flat import FlatModel
 from fedamp.methods import METHODS

@@ -7,12 +7,10 @@ and means are read by everyone who gets it.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedamp import checks
-from fedamp.data.silos import LONGEST_WORD, RawSilo, as_number, brief, label_name, listed, shown
+from fedamp.data.silos import LONGEST_WORD, RawSilo, as_number, brief, label_name, listed
 
 VERSION = 1
 TASKS = ("classification", "regression")
@@ -223,101 +221,6 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
         if len(names) == 1:
             notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names.pop())}")
     return notes
-
-
-def schema_differences(a: Schema, b: Schema) -> list[str]:
-    """Return in words what differs between two schemas; none where they are the same."""
-    lines = []
-    for name in ("task", "input_shape", "pictures", "count", "target_shift", "target_spread", "version"):
-        if getattr(a, name) != getattr(b, name):
-            lines.append(f"{name} is {getattr(a, name)} in the first and {getattr(b, name)} in the second")
-    if (a.columns is None) != (b.columns is None):
-        lines.append("one has columns and the other has none")
-    lines += _name_differences("columns", a.columns or (), b.columns or ())
-    lines += _name_differences("labels", a.labels or (), b.labels or ())
-    for column in [*a.categories, *(column for column in b.categories if column not in a.categories)]:
-        lines += _name_differences(f"words of {column!r}", a.categories.get(column, ()), b.categories.get(column, ()))
-    # Side by side only where both have the same inputs: what else differs is said above.
-    if a.input_shape == b.input_shape and a.features == b.features and a.pictures == b.pictures:
-        names = a.features or tuple(f"input {i}" for i in range(len(a.shift)))
-        for what, ours, theirs in (("shift", a.shift, b.shift), ("spread", a.spread, b.spread)):
-            differing = [
-                f"{name} {u} and {v}"
-                for name, u, v in zip(names if len(ours) > 1 else ("x",), ours, theirs, strict=True)
-                if u != v
-            ]
-            if differing:
-                more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
-                lines.append(f"{what} differs: {', '.join(differing[:3])}{more}")
-    return lines
-
-
-def schema_to_json(schema: Schema) -> str:
-    """Return a schema as JSON, for people to read and for `schema_from_json`; numbers come back exactly."""
-    values = {field.name: getattr(schema, field.name) for field in fields(schema)}
-    values["categories"] = dict(schema.categories)
-    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def schema_from_json(text: str) -> Schema:
-    """Return the schema of a JSON text; anything missing, unknown or of another type is an error."""
-    try:
-        values = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ValueError("the schema is not JSON (nested too deeply); expected what fedamp wrote") from error
-    except ValueError as error:
-        raise ValueError(f"the schema is not JSON ({error}); expected what fedamp wrote") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"the schema is {brief(values)}; expected a JSON object")
-    known = [field.name for field in fields(Schema)]
-    # The version comes first: with another one, other keys are no surprise.
-    if _whole(values.get("version")) and values["version"] != VERSION:
-        raise ValueError(f"version of the schema is {brief(values['version'])}; expected {VERSION}: update fedamp")
-    unknown, missing = [key for key in values if key not in known], [key for key in known if key not in values]
-    if unknown or missing:
-        raise ValueError(
-            f"the schema has unknown keys ({listed(unknown)}) or lacks some ({listed(missing)}); "
-            f"expected {listed(known)}"
-        )
-    for key in ("columns", "labels", "input_shape", "shift", "spread"):
-        if values[key] is not None or key not in ("columns", "labels"):
-            values[key] = _tuple(key, values[key])
-    if not isinstance(values["categories"], dict):
-        raise ValueError(f"categories of the schema are {brief(values['categories'])}; expected words by column")
-    values["categories"] = {
-        column: _tuple(f"categories[{brief(column)}]", words) for column, words in values["categories"].items()
-    }
-    schema = Schema(**values)
-    # JSON has no way to tell 0 from 0.0 that people keep to.
-    return replace(
-        schema,
-        shift=tuple(map(float, schema.shift)),
-        spread=tuple(map(float, schema.spread)),
-        target_shift=float(schema.target_shift),
-        target_spread=float(schema.target_spread),
-    )
-
-
-def read_schema(path: Path) -> Schema:
-    """Return the schema of a file that `write_schema` wrote."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ValueError(f"the schema {shown(path)} can't be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the schema {shown(path)} is not text in utf-8; expected what fedamp wrote") from error
-    try:
-        return schema_from_json(text)
-    except ValueError as error:
-        raise ValueError(f"{shown(path)}: {error}") from error
-
-
-def write_schema(path: Path, schema: Schema) -> None:
-    """Write a schema to a file."""
-    try:
-        Path(path).write_bytes(schema_to_json(schema).encode())
-    except OSError as error:
-        raise ValueError(f"the schema {shown(path)} can't be written: {error.strerror or error}") from error
 
 
 def _describe(silo: RawSilo, task: str) -> Schema:
@@ -554,19 +457,6 @@ def _sorted_labels(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(once, key=lambda name: numbers[name]) if len(numbers) == len(once) else once)
 
 
-def _name_differences(what: str, ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    lines = []
-    first = [name for name in ours if name not in theirs]
-    second = [name for name in theirs if name not in ours]
-    if first:
-        lines.append(f"{what} in the first alone: {listed(first)}")
-    if second:
-        lines.append(f"{what} in the second alone: {listed(second)}")
-    if not lines and tuple(ours) != tuple(theirs):
-        lines.append(f"{what} are in another order: {listed(ours)} and {listed(theirs)}")
-    return lines
-
-
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -592,20 +482,3 @@ def _check_number(what: str, value: object, least: float | None = None) -> None:
         raise ValueError(f"{what} of the schema has {brief(value)}; expected {kind}")
     if least is not None and value < least:
         raise ValueError(f"{what} of the schema has {brief(value)}; expected {kind}")
-
-
-def _tuple(what: str, value: object) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"{what} of the schema is {brief(value)}; expected a list")
-    return tuple(value)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a key is there twice")
-    return values
-
-
-def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is not a number")
