@@ -72,9 +72,11 @@ MAY_IMPORT = {
     "report": {"checks", "metrics", "reading", "report"},
     "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
+    "terminal": set(),
+    "cli_data": {"data", "terminal"},
     "cli": {
         *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
-        *("records", "compare", "report", "checks", "export"),
+        *("records", "compare", "report", "checks", "export", "cli_data", "terminal"),
     },
     "__main__": {"cli"},
 }

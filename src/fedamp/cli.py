@@ -1,25 +1,16 @@
 """The command line: parse, call, print. Every mistake of a user is one line and exit code 2."""
 
 import inspect
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
 
 from fedamp import __version__
+from fedamp.cli_data import data_app
+from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result
 
 app = typer.Typer(
     help="Personalized federated learning by attentive message passing.",
@@ -28,9 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-INTERRUPTED = 130
-out = Console()
-err = Console(stderr=True)
 
 
 def _version(asked: bool) -> None:
@@ -139,89 +127,17 @@ def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path
     if done is not None and done.get("finished"):
         if not as_json:
             out.print(f"This very run is there already: {record.path}", soft_wrap=True)
-        return _show(done, record.path, as_json)
+        return show_result(done, record.path, as_json)
     from fedamp.assembly import assemble
     from fedamp.experiment import play
 
     federation = assemble(description, data_dir=data_dir)
     try:
-        with _Bar(description.rounds, description.method.name, federation.method.scored) as bar:
+        with Bar(description.rounds, description.method.name, federation.method.scored) as bar:
             result = play(description, federation, record, bar.advance)
     except KeyboardInterrupt:
-        _fail(f"interrupted; the rounds so far are in {record.path}, and the same command goes on there", INTERRUPTED)
-    _show({"finished": True, **result.to_dict()}, record.path, as_json)
-
-
-class _Bar:
-    """A progress bar with the time left and the present mean accuracy; nothing where stdout is no terminal."""
-
-    def __init__(self, rounds: int, name: str, scored: str) -> None:
-        self.scored = scored
-        self.progress = _progress()
-        self.task = self.progress.add_task(name, total=rounds, accuracy="")
-
-    def __enter__(self) -> "_Bar":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-
-    def advance(self, line: Mapping[str, Any]) -> None:
-        if shown := _mean_of(line, self.scored):
-            self.progress.update(self.task, completed=line["round"], accuracy=shown)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=out,
-        transient=True,
-        disable=not out.is_terminal,
-    )
-
-
-def _mean_of(line: Mapping[str, Any], entry: str) -> str:
-    """Return the mean score of a round, in words; nothing where this entry was not scored."""
-    scores = line["test"].get(entry, {})
-    known = [value for value in scores.get("accuracy", scores.get("rmse", [])) if value is not None]
-    if not known:
-        return ""
-    mean = sum(known) / len(known)
-    return f"{100 * mean:.2f} %" if "accuracy" in scores else f"RMSE {mean:.4g}"
-
-
-def _show(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({**result, "folder": str(folder)}))
-        return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("method", result["method"])
-    accuracy = result["metric"] == "accuracy"
-    what, unit = ("best mean test accuracy", ".2f} %") if accuracy else ("lowest mean test error (RMSE)", ".4g}")
-    show = ("{:" + unit).format
-    table.add_row(what, f"{show(result['best'])} (round {result['best_round']})")
-    table.add_row("after the last round", show(result["last"]))
-    table.add_row("worst client at the best round", show(result["worst"]))
-    if result["facts"].get("shared_samples"):
-        table.add_row("training samples that clients share", str(result["facts"]["shared_samples"]))
-    if result["facts"].get("note"):
-        table.add_row("data", result["facts"]["note"])
-    table.add_row("time", f"{result['seconds']:.1f} s")
-    out.print(table)
-    out.print(f"record: {folder}", soft_wrap=True, highlight=False)
-    for warning in result["warnings"]:
-        _warn(warning)
-
-
-def _warn(text: str) -> None:
-    err.print(f"[yellow]warning:[/yellow] {text}", soft_wrap=True, highlight=False)
+        fail(f"interrupted; the rounds so far are in {record.path}, and the same command goes on there", INTERRUPTED)
+    show_result({"finished": True, **result.to_dict()}, record.path, as_json)
 
 
 def compare_command(**given: Any) -> None:
@@ -249,11 +165,11 @@ def compare_command(**given: Any) -> None:
     render = _renderer(form)
     runs = compare.plan(described, names, range(first, first + seeds), values)
     folder = folder or Path("runs") / f"compare-{compare.digest(runs)}"
-    with _Bars(runs) as bars:
+    with Bars(runs) as bars:
         try:
             compare.play_all(runs, folder, data_dir, bars.advance)
         except KeyboardInterrupt:
-            _fail(f"interrupted; the same command goes on in {folder}", INTERRUPTED)
+            fail(f"interrupted; the same command goes on in {folder}", INTERRUPTED)
     records = compare.settle(runs, folder, values)
     print(render(comparison_table(records, against)))
     if form == "text":
@@ -319,31 +235,6 @@ def _comparing() -> None:
 _comparing()
 
 
-class _Bars:
-    """One display for a whole comparison: how many runs are done, and how far the present one is."""
-
-    def __init__(self, runs: Any) -> None:
-        self.runs = runs
-        self.progress = _progress()
-        self.all = self.progress.add_task("runs", total=len(runs), accuracy="")
-        self.one = self.progress.add_task("", total=1, accuracy="")
-
-    def __enter__(self) -> "_Bars":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-
-    def advance(self, number: int, run: Any, line: Mapping[str, Any] | None) -> None:
-        if line is None:
-            self.progress.update(self.all, completed=number + 1)
-        else:
-            rounds = run.description.rounds
-            shown = _mean_of(line, "own")
-            self.progress.update(self.one, description=run.name, total=rounds, completed=line["round"], accuracy=shown)
-
-
 @app.command("resume")
 def resume_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that was broken off.")],
@@ -385,80 +276,7 @@ def list_command(
             out.print(f"    {parameters}", soft_wrap=True, highlight=False, markup=False)
 
 
-data_app = typer.Typer(help="Data sets: where they lie, what is there, how to get them.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-DataDir = Annotated[Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")]
-
-
-@data_app.command("status")
-def data_status(data_dir: DataDir = None) -> None:
-    """Show which data sets are there."""
-    from fedamp.data import files
-
-    folder = files.data_dir(data_dir)
-    out.print(f"data folder: {folder}", soft_wrap=True, highlight=False)
-    table = Table("data set", "state", "size", "")
-    for name, state, size, detail in files.status(folder):
-        table.add_row(name, state, f"{size / 1e6:.1f} MB" if size else "", detail)
-    out.print(table)
-
-
-@data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="Data set.")], data_dir: DataDir = None) -> None:
-    """Get a data set from its publisher."""
-    from fedamp.data import fetch, files
-
-    folder = files.data_dir(data_dir)
-    fetch.fetch(name, folder, progress=out.is_terminal)
-    out.print(f"{name} is in {folder / name}", soft_wrap=True, highlight=False)
-
-
-@data_app.command("check")
-def data_check(
-    name: Annotated[str | None, typer.Argument(help="Data set; by default all that are there.")] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Read every file of a data set and compare checksums."""
-    from fedamp.data import files
-
-    folder = files.data_dir(data_dir)
-    present = [each for each, state, _, _ in files.status(folder) if state != "missing"]
-    faults = []
-    for each in [name] if name else present:
-        found = files.check(each, folder)
-        faults += found
-        out.print(f"{each}: {'fine' if not found else f'{len(found)} fault(s)'}", highlight=False)
-    if not name and not present:
-        out.print(f"there are no data sets in {folder}", soft_wrap=True, highlight=False)
-    if faults:
-        _fail("; ".join(faults))
-
-
-@data_app.command("schema")
-def data_schema(
-    folder: Annotated[Path, typer.Argument(help="Folder of silos, or one silo's file.")],
-    label: Annotated[str | None, Flag(help="The csv column to predict.")] = None,
-    task: Annotated[str, Flag(help="classification or regression; by default by the labels.")] = "auto",
-    one: Annotated[bool, Flag("--one", help="The folder is one silo, in several files.")] = False,
-    merge: Annotated[list[Path] | None, Flag(help="Other silos' schemas to unite with; can be repeated.")] = None,
-    out: Annotated[Path | None, Flag(help="File to write; by default it is printed.")] = None,
-) -> None:
-    """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
-    from fedamp.data import schema, schema_json, silos
-
-    read = [silos.read_silo(folder, label)] if one or folder.is_file() else silos.read_silos(folder, label)
-    made = schema.make_schema(read, task)
-    if merge:
-        made = schema.merge_schemas([made, *(schema_json.read_schema(path) for path in merge)])
-    if out is None:
-        print(schema_json.schema_to_json(made))
-    else:
-        schema_json.write_schema(out, made)
-
-
-def _fail(message: str, code: int = 2) -> NoReturn:
-    print(f"fedamp: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(code)
 
 
 def main() -> None:
@@ -468,14 +286,14 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except ValueError as error:
-        _fail(str(error))
+        fail(str(error))
     except Exception as error:
         # The option parser's own errors: an unknown flag, a word where a number belongs.
         if not hasattr(error, "format_message"):
             raise
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
-        _fail(error.format_message())
+        fail(error.format_message())
     if code == INTERRUPTED:
-        _fail("interrupted", INTERRUPTED)
+        fail("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
