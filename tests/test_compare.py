@@ -49,7 +49,8 @@ def test_separate_is_always_in_it():
     assert compare.method_names("all") == list(METHODS)
 
 
-def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch):
+@pytest.mark.parametrize("goes_on", [lambda given: [*given, "--out", "broken"], lambda given: ["resume", "broken"]])
+def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goes_on):
     arguments = ["compare", *QUICK, "--methods", "fedamp,scaffold", "--seeds", "2"]
     fedamp_command(*arguments, "--out", "whole")
     real, played = compare.play, []
@@ -65,7 +66,7 @@ def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch):
     assert code == 130
     assert "the same command goes on in broken" in err
     monkeypatch.setattr(compare, "play", real)
-    assert fedamp_command(*arguments, "--out", "broken")[0] == 0
+    assert fedamp_command(*goes_on(arguments))[0] == 0
     for a, b in zip(read_runs(Path("whole")), read_runs(Path("broken")), strict=True):
         assert a.path.name == b.path.name
         assert a.result["per_client"] == b.result["per_client"]

@@ -143,7 +143,6 @@ def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path
 def compare_command(**given: Any) -> None:
     """Run several methods and seeds over one setting, and show who gains; the same command goes on after a stop."""
     from fedamp import compare
-    from fedamp.report.table import comparison_table
 
     methods, seeds, against, grid = (given.pop(name) for name in ("methods", "seeds", "against", "grid"))
     folder, config, overrides, form, preset, data_dir = (
@@ -165,15 +164,21 @@ def compare_command(**given: Any) -> None:
     render = _renderer(form)
     runs = compare.plan(described, names, range(first, first + seeds), values)
     folder = folder or Path("runs") / f"compare-{compare.digest(runs)}"
+    _play_comparison(runs, folder, data_dir, against, render)
+    if form == "text":
+        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True, highlight=False)
+
+
+def _play_comparison(runs: Any, folder: Path, data_dir: Path | None, against: str | None, render: Any) -> None:
+    from fedamp import compare
+    from fedamp.report.table import comparison_table
+
     with Bars(runs) as bars:
         try:
             compare.play_all(runs, folder, data_dir, bars.advance)
         except KeyboardInterrupt:
             fail(f"interrupted; the same command goes on in {folder}", INTERRUPTED)
-    records = compare.settle(runs, folder, values)
-    print(render(comparison_table(records, against)))
-    if form == "text":
-        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True, highlight=False)
+    print(render(comparison_table(compare.settle(runs, folder), against)))
 
 
 def _renderer(form: str) -> Any:
@@ -237,16 +242,19 @@ _comparing()
 
 @app.command("resume")
 def resume_command(
-    folder: Annotated[Path, typer.Argument(help="Folder of a run that was broken off.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run or a comparison that was broken off.")],
     data_dir: Annotated[
         Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")
     ] = None,
     json_: Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
-    """Go on with a run that was broken off; it ends as if it never had been."""
+    """Go on with a run or a comparison that was broken off; it ends as if it never had been."""
+    from fedamp import compare
     from fedamp.description import Description
     from fedamp.reading import read_run
 
+    if (folder / compare.PLAN).exists():
+        return _play_comparison(compare.read_plan(folder), folder, data_dir, None, _renderer("text"))
     run_one(Description.of(read_run(folder).description), folder, json_, data_dir)
 
 

@@ -20,7 +20,7 @@ from fedamp.description import Description, Named, parse_value
 from fedamp.experiment import play
 from fedamp.methods import METHODS
 from fedamp.metrics import score_table, summarise
-from fedamp.reading import CHOSEN, DESCRIPTION, LINES, RESULT, RunRecord, read_run, read_runs
+from fedamp.reading import CHOSEN, DESCRIPTION, LINES, RESULT, RunRecord, read_json, read_run, read_runs
 from fedamp.records import RunFolder
 
 PLAN = "comparison.json"
@@ -192,13 +192,22 @@ def validation_score(record: RunRecord, metric: str) -> float:
     return float(means.max() if metric == "accuracy" else -means.min())
 
 
-def settle(runs: Sequence[Planned], folder: Path, grid: Mapping[str, list[Any]]) -> list[RunRecord]:
+def read_plan(folder: Path) -> list[Planned]:
+    """Return the runs that a comparison's folder was planned with."""
+    there = read_json(folder / PLAN)
+    if there is None:
+        raise ValueError(f"{folder} holds no comparison: there is no {PLAN} in it")
+    return [Planned(name, Description.of(told)) for name, told in there.items()]
+
+
+def settle(runs: Sequence[Planned], folder: Path) -> list[RunRecord]:
     """Return what a comparison shows, and write down which points of a grid were chosen."""
     names = {run.name for run in runs}
     records = [record for record in read_runs(folder, everything=True) if record.path.name in names]
-    if not grid:
+    chosen = choose(records)
+    if len(chosen) == len(records):  # there was no grid
         return records
-    records = choose(records)
+    records = chosen
     write_whole(folder / CHOSEN, json.dumps({"runs": [record.path.name for record in records]}).encode())
     return records
 
