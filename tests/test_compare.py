@@ -38,6 +38,28 @@ def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeyp
         assert (result["bmta"], result["scored"]) == (alone.bmta, "own")
 
 
+def test_the_order_of_the_methods_does_not_matter(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft,fedavg", "--out", "two")
+    assert code == 0, err
+    assert json.loads(Path("two/fedavg-ft-seed0/result.json").read_text())["trained_as"] == "fedavg"
+
+
+@pytest.mark.parametrize(
+    "left_over", [[], ["models.safetensors"], ["models.safetensors", "rounds.jsonl", "description.json"]]
+)
+def test_a_kill_while_scoring_elsewhere_does_no_harm(fedamp_command, left_over):
+    arguments = ["compare", *QUICK, "--methods", "fedavg,fedavg-ft", "--out", "two"]
+    fedamp_command(*arguments)
+    target = Path("two/fedavg-ft-seed0")
+    whole = json.loads((target / "result.json").read_text())
+    for path in target.iterdir():
+        if path.name not in left_over:
+            path.unlink()
+    code, _, err = fedamp_command(*arguments)
+    assert code == 0, err
+    assert json.loads((target / "result.json").read_text()) == whole
+
+
 def test_a_fine_tuned_method_alone_is_trained_itself(fedamp_command):
     code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft", "--out", "one")
     assert code == 0, err

@@ -101,7 +101,8 @@ def play_all(
     `observe(number, run, line)` hears of every round, and with None of every run that is done.
     """
     _check_plan(runs, folder)
-    for number, run in enumerate(runs):
+    # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
+    for number, run in enumerate(sorted(runs, key=lambda run: _source(run, runs) is not None)):
         target = RunFolder(folder / run.name)
         if not _finished(target, run.description):
             source = _source(run, runs)
@@ -126,7 +127,7 @@ def _check_plan(runs: Sequence[Planned], folder: Path) -> None:
         if not path.exists():
             if any(not entry.name.startswith(".") for entry in folder.iterdir()):
                 raise ValueError(f"{folder} is not empty and holds no comparison; give another folder with --out")
-            path.write_text(json.dumps(planned, indent=2) + "\n")
+            _write_json(path, planned)
             return
         there = json.loads(path.read_text())
     except OSError as error:
@@ -137,7 +138,7 @@ def _check_plan(runs: Sequence[Planned], folder: Path) -> None:
         if there.get(name, description) != description:
             raise ValueError(f"{folder} holds another comparison: {name} differs; give another folder with --out")
     if set(planned) - set(there):
-        path.write_text(json.dumps({**there, **planned}, indent=2) + "\n")
+        _write_json(path, {**there, **planned})
 
 
 def _finished(folder: RunFolder, description: Description) -> bool:
@@ -146,7 +147,7 @@ def _finished(folder: RunFolder, description: Description) -> bool:
 
 
 def _source(run: Planned, runs: Iterable[Planned]) -> Planned | None:
-    """Return the run with the same trajectory that comes before this one, if there is one."""
+    """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
     twin = SAME_TRAJECTORY.get(run.description.method.name)
     wanted = replace(run.description, method=Named(twin or "", run.description.method.parameters))
     return next((other for other in runs if twin and other.description == wanted), None)
@@ -181,8 +182,12 @@ def score_elsewhere(source: Path, target: Path, description: Description) -> Non
         "seconds": 0.0,
         "trained_as": record.result["method"],
     }
-    (target / DESCRIPTION).write_text(json.dumps(description.to_dict(), indent=2) + "\n")
-    (target / RESULT).write_text(json.dumps(result, indent=2) + "\n")
+    _write_json(target / DESCRIPTION, description.to_dict())
+    _write_json(target / RESULT, result)  # last of all: its presence says that the rest is whole
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def validation_score(record: RunRecord, metric: str) -> float:
