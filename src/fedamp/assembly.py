@@ -98,13 +98,25 @@ def _silos(description: Description) -> Material:
     silos = _read_once(folder.absolute(), description.label, stamps)
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     agreed = None if description.schema is None else read_schema(Path(description.schema))
-    schema = agreed or make_schema(silos, description.task)
-    clients = Clients.of([apply_schema(schema, silo) for silo in silos])
+    return silo_material(description, silos, agreed or make_schema(silos, description.task), range(len(silos)))
+
+
+def silo_material(
+    description: Description, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]
+) -> Material:
+    """Return silos' rows under an agreed schema, each with its share held out; in a silo's own house, of one."""
+    clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = clients.hold_out(description.held_out, description.seed, "test")
     facts = {"names": [silo.name for silo in silos], "note": "; ".join(schema_notes(schema, silos))}
+    num_outputs, task = outputs_of(schema)
+    return Material(clients, num_outputs, task, facts, schema)
+
+
+def outputs_of(schema: Schema) -> tuple[int, Task]:
+    """Return how many outputs a model under this schema has, and what it learns."""
     if schema.labels is None:
-        return Material(clients, 1, regression(schema.target_scale), facts, schema)
-    return Material(clients, len(schema.labels), CLASSIFICATION, facts, schema)
+        return 1, regression(schema.target_scale)
+    return len(schema.labels), CLASSIFICATION
 
 
 def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
@@ -115,7 +127,7 @@ def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
 
 def assemble(
     description: Description,
-    clients: Clients | None = None,
+    clients: Clients | Material | None = None,
     model: nn.Module | Callable[..., nn.Module] | None = None,
     method: Method | None = None,
     data_dir: Path | None = None,
@@ -123,7 +135,10 @@ def assemble(
     """Return what a description stands for. Clients, model or method that are given come in its place."""
     if method is None:
         checks.one_of("method", description.method.name, METHODS)  # before any data is touched
-    material = load_material(description, data_dir) if clients is None else _given(clients, description.task)
+    if isinstance(clients, Material):
+        material = clients
+    else:
+        material = load_material(description, data_dir) if clients is None else _given(clients, description.task)
     device, facts, task = _device(description.device), dict(material.facts), material.task
     clients = _dirty(material, description).hold_out(description.validation, description.seed).to(device)
     facts |= {
@@ -133,11 +148,11 @@ def assemble(
         "test_sizes": [len(positions) for positions in clients.test],
         "groups": None if clients.groups is None else list(clients.groups),
     }
-    flat, w = _first_models(description, clients, material.num_outputs, model, device)
+    shape = tuple(clients.x.shape[1:])
+    flat, w = first_models(description, shape, material.num_outputs, clients.numbers, model, device)
     _check_model(flat, clients, material.num_outputs)
-    method = method or _make_method(description, clients)
-    optimizer = _optimizer(description, method)
-    check_optimizer(method, optimizer)
+    method = method or method_of(description, clients.groups)
+    optimizer = optimizer_of(description, method)
     batching = Batching(description.batch_size, description.epochs, description.steps)
     training = Training(flat, optimizer, batching, description.seed, task)
     choice = choose_engine(description.engine, training, clients, w)
@@ -216,19 +231,20 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _first_models(
+def first_models(
     description: Description,
-    clients: Clients,
+    shape: tuple[int, ...],
     num_outputs: int,
+    numbers: Sequence[int],
     model: nn.Module | Callable[..., nn.Module] | None,
     device: torch.device,
 ) -> tuple[FlatModel, Rows]:
-    shape = tuple(clients.x.shape[1:])
+    """Return the model, and the first model of each client: the same wherever it is made."""
     if isinstance(model, nn.Module):
         if description.init == "own":
             raise ValueError("init is 'own', but one module was given; give a function that builds a model instead")
         flat = FlatModel(copy.deepcopy(model).to(device))
-        return flat, flat.row().repeat(len(clients))
+        return flat, flat.row().repeat(len(numbers))
     builder = model or models.load_builder(description.model.name)
     parameters = description.model.parameters
 
@@ -237,22 +253,26 @@ def _first_models(
 
     flat = FlatModel(first(None))
     if description.init == "common":
-        return flat, flat.row().repeat(len(clients))
-    return flat, Rows.cat([flat.row(first(number)) for number in clients.numbers])
+        return flat, flat.row().repeat(len(numbers))
+    return flat, Rows.cat([flat.row(first(number)) for number in numbers])
 
 
-def _make_method(description: Description, clients: Clients) -> Method:
+def method_of(description: Description, groups: tuple[int, ...] | None = None) -> Method:
+    """Return the method that a description names; `groups` are the clients' true ones, for an oracle."""
     parameters = dict(description.method.parameters)
     if parameters.get("self_weight") == "oracle":
-        parameters["self_weight"] = oracle_self_weight(clients.groups)
+        parameters["self_weight"] = oracle_self_weight(groups)
     return make_method(description.method.name, **parameters)
 
 
-def _optimizer(description: Description, method: Method) -> Optimizer:
+def optimizer_of(description: Description, method: Method) -> Optimizer:
+    """Return the optimiser that a description names, or the method's own; the method must be able to take it."""
     name = description.optimizer or method.optimizer
     own = method.lr if name == method.optimizer else DEFAULT_LR.get(name, 1e-3)
     lr = own if description.lr is None else description.lr
-    return Optimizer(name, lr, description.momentum, description.weight_decay)
+    optimizer = Optimizer(name, lr, description.momentum, description.weight_decay)
+    check_optimizer(method, optimizer)
+    return optimizer
 
 
 def as_clients(

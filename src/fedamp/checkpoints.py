@@ -39,7 +39,8 @@ class Checkpoint:
     how: Mapping[str, Any]  # the way of training, to be kept: engine, chunk, threads
 
 
-def _tensors(prefix: str, state: State) -> dict[str, Tensor]:
+def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:
+    """Return a state as named tensors, for a file."""
     named = {}
     for kind in ("rows", "shared"):
         for name, rows in getattr(state, kind).items():
@@ -50,7 +51,8 @@ def _tensors(prefix: str, state: State) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in named.items()}
 
 
-def _state(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> State:
+def state_of(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> State:
+    """Return the state that `state_tensors` named with this prefix."""
     kinds: dict[str, dict[str, Any]] = {"rows": {}, "shared": {}, "pairs": {}}
     for key, tensor in tensors.items():
         side, kind, *rest = key.split("/")
@@ -65,7 +67,7 @@ def _state(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> Stat
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint, then forget all but the last two."""
-    tensors = {**_tensors("server", checkpoint.server), **_tensors("clients", checkpoint.clients)}
+    tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
     if checkpoint.xi is not None:
         tensors["xi"] = checkpoint.xi.contiguous()
     header = {"k": checkpoint.k, "num_clients": checkpoint.server.num_clients, "how": dict(checkpoint.how)}
@@ -84,7 +86,7 @@ def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
             xi = tensors.pop("xi", None)
             m = header["num_clients"]
-            states = _state("server", m, tensors), _state("clients", m, tensors)
+            states = state_of("server", m, tensors), state_of("clients", m, tensors)
             return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"])
     return None
 

@@ -27,7 +27,7 @@ from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import Local, Method
-from fedamp.metrics import Summary, score_table, summarise
+from fedamp.metrics import Summary, finite, score_table, spread, summarise
 from fedamp.records import RunFolder
 from fedamp.rounds import Round, draw_present, play_round
 from fedamp.rows import Rows
@@ -94,14 +94,7 @@ class Result:
         told = {
             "method": self.description.method.name,
             "scored": self.method.scored,
-            "metric": self.summary.metric,
-            "bmta": self.summary.best if self.summary.metric == "accuracy" else None,
-            "best": self.summary.best,
-            "best_round": self.summary.best_round,
-            "last": self.summary.last,
-            "worst": self.summary.worst,
-            "tenth": self.summary.tenth,
-            "per_client": self.summary.per_client,
+            **self.summary.to_dict(),
             "rounds": self.description.rounds,
             "seconds": self.seconds,
             "warnings": self.warnings,
@@ -250,38 +243,21 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
             scored = {name: evaluate(federation.training, here, rows, on) for name, rows in models.items()}
             scores[on] = {
                 name: {
-                    federation.training.task.metric: _spread(score.metric, who, len(clients), broken="inf"),
-                    "loss": _spread(score.loss, who, len(clients)),
+                    federation.training.task.metric: spread(
+                        score.metric.tolist(), who.tolist(), len(clients), broken="inf"
+                    ),
+                    "loss": spread(score.loss.tolist(), who.tolist(), len(clients)),
                 }
                 for name, score in scored.items()
             }
     return scores
 
 
-def _spread(values: Tensor, who: Tensor, num_clients: int, broken: str | None = None) -> list[float | str | None]:
-    """Return values of some clients as a list over all: None for the others, `broken` for what is not finite."""
-    spread: list[float | str | None] = [None] * num_clients
-    for i, value in zip(who.tolist(), values.tolist(), strict=True):
-        spread[i] = value if np.isfinite(value) else broken
-    return spread
-
-
-def finite(value: Any) -> Any:
-    """Return a number, or the numbers of a list or table, with None for what is not finite: JSON has no word for it."""
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, list):
-        return [finite(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {name: finite(entry) for name, entry in value.items()}
-    return value
-
-
 def _line(k: int, played: Round) -> dict[str, Any]:
     who = played.present.nonzero()[:, 0]
     line: dict[str, Any] = {"round": k, "present": played.present.tolist()}
     for name, loss in played.losses.items():
-        line["train_loss" + (f"_{name}" if name else "")] = _spread(loss, who, len(played.present))
+        line["train_loss" + (f"_{name}" if name else "")] = spread(loss.tolist(), who.tolist(), len(played.present))
     for name, value in played.diagnostics.items():
         if isinstance(value, Tensor) and value.ndim == 1:
             line[name] = finite(value.tolist())

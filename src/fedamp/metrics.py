@@ -48,6 +48,11 @@ class Summary:
     worst: float  # the worst client at the best round
     tenth: float  # the client that nine in ten do better than, at the best round
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a record; None for what is not finite."""
+        bmta = self.best if self.metric == "accuracy" else None
+        return {name: finite(value) for name, value in {**vars(self), "bmta": bmta}.items()}
+
 
 def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:
     """Return what `(K, m)` scores come to; clients that are not `counted` enter no mean.
@@ -71,6 +76,27 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
         worst=float(clients.min() if higher else clients.max()),
         tenth=tenth,
     )
+
+
+def spread(
+    values: Sequence[float], who: Sequence[int], num_clients: int, broken: str | None = None
+) -> list[float | str | None]:
+    """Return values of some clients as a list over all: None for the others, `broken` for what is not finite."""
+    over_all: list[float | str | None] = [None] * num_clients
+    for i, value in zip(who, values, strict=True):
+        over_all[i] = value if np.isfinite(value) else broken
+    return over_all
+
+
+def finite(value: Any) -> Any:
+    """Return a number, or the numbers of a list or table, with None for what is not finite: JSON has no word for it."""
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: finite(entry) for name, entry in value.items()}
+    return value
 
 
 def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_better: bool = True) -> int:

@@ -70,8 +70,13 @@ class RunFolder:
         with self._said_clearly():
             save_checkpoint(self.path, checkpoint)
 
-    def finish(self, result: Mapping[str, Any], models: Mapping[str, Rows], xi: Tensor | None) -> None:
-        """Write the models, and last of all the result: its presence says that the rest is whole."""
+    def finish(
+        self, result: Mapping[str, Any], models: Mapping[str, Rows], xi: Tensor | None, forget: bool = True
+    ) -> None:
+        """Write the models, and last of all the result: its presence says that the rest is whole.
+
+        The checkpoints of a run that came to its end are forgotten, unless it may go on some day.
+        """
         tensors = {}
         for name, rows in models.items():
             tensors[f"{name}.params"] = rows.params.detach().cpu().contiguous()
@@ -81,7 +86,7 @@ class RunFolder:
             if xi is not None:
                 write_whole(self.path / XI, save({"xi": xi.to(torch.float32).contiguous()}))
             self._write_json(RESULT, result)
-            if result["finished"]:
+            if result["finished"] and forget:
                 forget_checkpoints(self.path)
 
     @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""A federation over real machines, on Flower."""

@@ -1,0 +1,144 @@
+"""The server's half over a network: rows by who they belong to, in any order of coming. It knows no Flower.
+
+An identity is a text that stays the same when a silo comes back: the hash of its key. Rows stand in the order in
+which the silos came; what is told to people stands in the order of the members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.checkpoints import Checkpoint
+from fedamp.deploy import vetting
+from fedamp.deploy.plan import Rules
+from fedamp.methods import Method
+from fedamp.rows import Message, Rows, State
+
+
+@dataclass
+class Standing:
+    """What the server remembers of a silo besides its row."""
+
+    accepted: int = 0  # the last round whose reply was taken, 0 for none
+    strikes: int = 0  # bad replies in a row
+    aside: bool = False
+    reason: str | None = None  # why the last reply was not taken
+    since: int | None = None  # the round since which it has been missing
+    samples: int | None = None
+    lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
+
+
+@dataclass(frozen=True)
+class Told:
+    """A reply that was decoded: what the method gets, and what people read."""
+
+    reply: Message
+    samples: int
+    metrics: Mapping[str, float]
+
+
+@dataclass
+class Hub:
+    """A method's server half for silos that come, go and return. `k` rounds are done."""
+
+    method: Method
+    rules: Rules
+    first: Rows  # a first model (1, d), to know what messages look like
+    k: int = 0
+    state: State | None = None
+    order: list[str] = field(default_factory=list)  # whose row is where
+    standings: dict[str, Standing] = field(default_factory=dict)
+    sent: State | None = None  # the state as it was when the present round was sent
+
+    def __post_init__(self) -> None:
+        self.message_like, self.reply_like = vetting.templates(self.method, self.first)
+
+    def standing(self, identity: str) -> Standing:
+        """Return what is remembered of a silo; nothing, for a new one."""
+        return self.standings.setdefault(identity, Standing())
+
+    def join(self, identity: str, w: Rows) -> None:
+        """Give a silo its row, with its first model `(1, d)`; one that has a row keeps it."""
+        if identity in self.order:
+            return
+        own = self.method.server_init(w)
+        self.state = own if self.state is None else self.state.append(own)
+        self.order.append(identity)
+        self.standing(identity)
+
+    def start_together(self, identities: Sequence[str], w: Rows) -> None:
+        """Give rows to silos that are there from the beginning: what is shared is made of all of them."""
+        if self.state is None:
+            self.state = self.method.server_init(w)
+            self.order = list(identities)
+            for identity in identities:
+                self.standing(identity)
+            return
+        for i, identity in enumerate(identities):
+            self.join(identity, w[slice(i, i + 1)])
+
+    def send(self) -> dict[str, Message]:
+        """Return what the next round sends to each silo that has a row."""
+        assert self.state is not None, "no silo has joined"
+        self.sent, message = self.method.server_send(self.state, self.k + 1)
+        return {
+            identity: {name: rows[slice(i, i + 1)] for name, rows in message.items()}
+            for i, identity in enumerate(self.order)
+        }
+
+    def sift(self, replies: Mapping[str, Told]) -> tuple[dict[str, Told], dict[str, str]]:
+        """Return the replies that can be used, and why each of the others can't."""
+        lengths = {who: {**vetting.norms(told.reply), "samples": told.samples} for who, told in replies.items()}
+        known = {who: standing.lengths for who, standing in self.standings.items() if standing.lengths}
+        model = {name: length for name, length in vetting.norms(self.reply_like).items() if length > 0}
+        model.pop("samples", None)
+        refused = vetting.outliers(lengths, {**known, "the first model": model}, self.rules)
+        return {who: told for who, told in replies.items() if who not in refused}, refused
+
+    def receive(self, replies: Mapping[str, Told]) -> dict[str, Any]:
+        """Take the round's replies, and return what the method says of it. They have been sifted."""
+        assert self.sent is not None, "nothing was sent"
+        present = torch.tensor([identity in replies for identity in self.order])
+        here = [identity for identity in self.order if identity in replies]
+        reply = {name: Rows.cat([replies[who].reply[name] for who in here]) for name in self.reply_like}
+        diagnostics = self.method.diagnostics(self.sent)
+        self.state = self.method.server_receive(self.sent, reply, present)
+        self.k += 1
+        for who in here:
+            standing = self.standing(who)
+            standing.accepted, standing.samples = self.k, replies[who].samples
+            standing.strikes, standing.reason, standing.since = 0, None, None
+            standing.lengths = {**vetting.norms(replies[who].reply), "samples": float(replies[who].samples)}
+        for who in set(self.order) - set(here):
+            standing = self.standing(who)
+            standing.since = standing.since or self.k
+        return diagnostics
+
+    def strike(self, identity: str, reason: str) -> bool:
+        """Note a bad reply, and return whether the silo is set aside for it."""
+        standing = self.standing(identity)
+        standing.strikes, standing.reason = standing.strikes + 1, reason
+        standing.aside = standing.strikes >= self.rules.strikes
+        return standing.aside
+
+    def admit(self, identity: str) -> None:
+        """Let a silo in again that was set aside."""
+        standing = self.standing(identity)
+        standing.strikes, standing.aside = 0, False
+
+    def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
+        """Return all that is needed to go on after a stop."""
+        assert self.state is not None, "no silo has joined"
+        standings = {who: vars(standing) for who, standing in self.standings.items()}
+        told = {"order": self.order, "standings": standings, **how}
+        return Checkpoint(self.k, self.state, State(0), xi, told)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        self.k, self.state, self.order = saved.k, saved.server, list(saved.how["order"])
+        self.standings = {who: Standing(**values) for who, values in saved.how["standings"].items()}

@@ -1,0 +1,288 @@
+"""The server's record of a federation: a run folder like any other, so that `fedamp report` reads it.
+
+Besides the files of a run folder there are:
+log.txt       a line a round, and what happened in between, for the operator
+status.json   who is in, who is missing and since when
+admit/NAME    put there by `fedamp federation admit`: a silo that was set aside is let in again
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.checkpoints import write_whole
+from fedamp.data.schema_json import schema_to_json
+from fedamp.deploy.hub import Hub, Told
+from fedamp.deploy.plan import Federation
+from fedamp.deploy.strategy import Played
+from fedamp.description import Named
+from fedamp.metrics import finite, score_table, spread, summarise
+from fedamp.reading import DESCRIPTION, LINES, RESULT, read_json, read_lines
+from fedamp.records import RunFolder
+
+LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
+
+
+@dataclass
+class Record:
+    """Writes what a federation does. Lists over silos stand in the order of the members."""
+
+    folder: Path
+    federation: Federation
+    hub: Hub
+    metric: str
+    facts: Mapping[str, Any]
+    seconds: float = 0.0
+    xis: list[Tensor] = field(default_factory=list)
+
+    @property
+    def keys(self) -> list[str]:
+        """The members' identities, in order."""
+        return [member.key for member in self.federation.members]
+
+    def finished(self) -> bool:
+        """Return whether all rounds are played and summed up."""
+        result = read_json(self.folder / RESULT)
+        return result is not None and result["rounds"] >= self.federation.plan.description.rounds
+
+    def begin(self) -> None:
+        """Make the folder ready, and take up where a federation was broken off."""
+        run, description = RunFolder(self.folder), self._description()
+        there = read_json(self.folder / DESCRIPTION)
+        if there is not None:
+            self._adapt(there, description)
+        saved = run.begin(description, schema_to_json(self.federation.plan.schema), torch.device("cpu"))
+        if saved is not None:
+            self.hub.restore(saved)
+            self.seconds = saved.how["seconds"]
+            m = len(self.keys)
+            self.xis = [] if saved.xi is None else [_grown(xi, m) for xi in saved.xi]
+            self.say(f"going on after round {self.hub.k}")
+        self.status("waiting")
+
+    def _description(self) -> dict[str, Any]:
+        plan = self.federation.plan
+        own = replace(plan.description, data=plan.name, setting=Named("natural"), clients=len(self.keys))
+        return own.to_dict()
+
+    def _adapt(self, there: dict[str, Any], description: Mapping[str, Any]) -> None:
+        """Let a federation go on that has grown, or is to last longer: older lines know nothing of the new silos."""
+        changed = {**there, "clients": description["clients"], "rounds": description["rounds"]}
+        if changed == there or changed != description:
+            return  # the same run, or truly another: `begin` tells them apart
+        m = len(self.keys)
+        lines = [_padded(line, m) for line in read_lines(self.folder / LINES)] if (self.folder / LINES).exists() else []
+        write_whole(self.folder / LINES, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        write_whole(self.folder / DESCRIPTION, (json.dumps(changed, indent=2) + "\n").encode())
+
+    # -- rounds ----------------------------------------------------------------------------------------------------
+
+    def after(self, played: Played) -> None:
+        """Write a round's line, then the checkpoint: from now on the round counts."""
+        run = RunFolder(self.folder)
+        self.seconds += played.seconds
+        if played.k == 1:
+            first = {who: _first(told.metrics) for who, told in played.told.items()}
+            run.add({"round": 0, "events": [], "seconds": 0.0, **self._scores(first)})
+        if "xi" in played.diagnostics:
+            places = [self.keys.index(who) for who in played.order]
+            self.xis.append(_placed(played.diagnostics["xi"], places, len(self.keys)))
+        line = self._line(played)
+        run.add(line)
+        xi = torch.stack(self.xis) if self.xis else None
+        run.save(self.hub.checkpoint(xi, {"seconds": self.seconds}))
+        self.say(self._words(played, line))
+        self.status("running")
+
+    def _line(self, played: Played) -> dict[str, Any]:
+        m, told = len(self.keys), played.told
+        places = [self.keys.index(who) for who in played.order]
+        line: dict[str, Any] = {"round": played.k, "present": [who in told for who in self.keys]}
+        here = [place for place, who in enumerate(self.keys) if who in told]
+        for name in sorted({name for one in told.values() for name in one.metrics if name.startswith("train-loss")}):
+            losses = [told[self.keys[place]].metrics.get(name, float("nan")) for place in here]
+            line[name.replace("-", "_")] = spread(losses, here, m)
+        for name, value in played.diagnostics.items():
+            if isinstance(value, Tensor) and value.ndim == 1:
+                line[name] = spread(value.tolist(), places, m)
+            elif isinstance(value, float):
+                line[name] = finite(value)
+        training = [told[self.keys[place]].metrics.get("train-seconds", float("nan")) for place in here]
+        return {
+            **line,
+            "events": list(played.diagnostics["events"]),
+            "absent": {self._name(who): reason for who, reason in played.absent.items()},
+            "train_seconds": spread(training, here, m),
+            "server_seconds": played.server_seconds,
+            "seconds": played.seconds,
+            **self._scores({who: one.metrics for who, one in told.items()}),
+        }
+
+    def _scores(self, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+        """Return the silos' scores as a round's line has them."""
+        m, scores = len(self.keys), {}
+        for on in ("test", "validation"):
+            entries = {}
+            for entry in ("own", "received"):
+                key = f"{on}.{entry}.{self.metric}"
+                here = [place for place, who in enumerate(self.keys) if key in metrics.get(who, {})]
+                if not here:
+                    continue
+                values = [metrics[self.keys[place]][key] for place in here]
+                losses = [metrics[self.keys[place]].get(f"{on}.{entry}.loss", float("nan")) for place in here]
+                entries[entry] = {self.metric: spread(values, here, m, broken="inf"), "loss": spread(losses, here, m)}
+            if entries:
+                scores[on] = entries
+        return scores
+
+    def _words(self, played: Played, line: Mapping[str, Any]) -> str:
+        """Return the operator's line."""
+        rounds = self.federation.plan.description.rounds
+        words = [f"round {played.k}/{rounds}: {len(played.told)} of {len(self.keys)} silos"]
+        for member in self.federation.members:
+            standing = self.hub.standings.get(member.key)
+            if member.key in played.told:
+                continue
+            if standing is None or member.key not in self.hub.order:
+                words.append(f"{member.name} has not come yet")
+            elif standing.aside:
+                words.append(f"{member.name} is set aside")
+            else:
+                words.append(f"{member.name} missing since round {standing.since}")
+        scores = line.get("test", {}).get(self.hub.method.scored) or line.get("test", {}).get("own")
+        if scores is not None:
+            words.append(self._score_words(scores[self.metric]))
+        if "effective_clients" in line:
+            known = [value for value in line["effective_clients"] if value is not None]
+            words.append(f"effective collaborators {sum(known) / len(known):.1f}")
+        return ", ".join([*words, f"{played.seconds:.1f} s"])
+
+    def _score_words(self, scores: Sequence[Any]) -> str:
+        known = {self.federation.members[i].name: float(value) for i, value in enumerate(scores) if value is not None}
+        mean = sum(known.values()) / len(known)
+        if self.metric == "accuracy":
+            worst = min(known, key=lambda name: known[name])
+            return f"mean accuracy {mean:.2%}, worst {known[worst]:.2%} ({worst})"
+        worst = max(known, key=lambda name: known[name])
+        return f"mean error {mean:.4g}, worst {known[worst]:.4g} ({worst})"
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def last(self, told: Mapping[str, Told]) -> None:
+        """Write the scores of what the server would send next, and what the federation came to."""
+        run, method = RunFolder(self.folder), self.hub.method
+        scores = self._scores({who: one.metrics for who, one in told.items()})
+        received = {on: {"received": by["received"]} for on, by in scores.items() if "received" in by}
+        if received:
+            run.add({"round": self.hub.k + 1, "events": [], "seconds": 0.0, **received})
+        lines = run.lines()
+        table = score_table(lines, method.scored, self.metric)
+        if not len(table):
+            table = score_table(lines, "own", self.metric)
+        # Who never came enters no mean.
+        summary = summarise(table, self.metric, [who in self.hub.order for who in self.keys])
+        assert self.hub.state is not None, "no silo has joined"
+        _, message = method.server_send(self.hub.state, self.hub.k + 1)
+        joined = method.client_models(method.client_init(self.hub.first.repeat(len(self.hub.order))), message)
+        places = [self.keys.index(who) for who in self.hub.order]
+        samples = [self.hub.standings[who].samples if who in self.hub.standings else None for who in self.keys]
+        result = {
+            "finished": True,
+            "method": self.federation.plan.description.method.name,
+            "scored": method.scored,
+            **summary.to_dict(),
+            "rounds": self.hub.k,
+            "seconds": self.seconds,
+            "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
+            "facts": {**self.facts, "sizes": samples, "rows": places},
+        }
+        models = {"received": joined["received"]} if "received" in joined else {}
+        run.finish(result, models, torch.stack(self.xis) if self.xis else None, forget=False)
+        best = f"{summary.best:.2f} %" if self.metric == "accuracy" else f"{summary.best:.4g}"
+        self.say(f"finished: best mean {self.metric} {best} in round {summary.best_round}")
+        self.status("finished")
+
+    # -- for the operator ------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """Write a line to the operator's log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOG).open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def status(self, state: str) -> None:
+        """Write who is in, who is missing, and since when."""
+        silos = []
+        for member in self.federation.members:
+            standing = self.hub.standings.get(member.key)
+            told: dict[str, Any] = {"name": member.name, "number": member.number}
+            if standing is None or member.key not in self.hub.order:
+                told |= {"state": "never came", "since": None, "strikes": 0, "samples": None}
+                told["reason"] = None if standing is None else standing.reason
+            else:
+                word = "set aside" if standing.aside else "in" if standing.since is None else "missing"
+                told |= {"state": word, "since": standing.since, "strikes": standing.strikes}
+                told |= {"samples": standing.samples, "reason": standing.reason}
+            silos.append(told)
+        value = {
+            "state": state,
+            "round": self.hub.k,
+            "rounds": self.federation.plan.description.rounds,
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "silos": silos,
+        }
+        write_whole(self.folder / STATUS, (json.dumps(value, indent=2) + "\n").encode())
+
+    def admitted(self) -> Iterable[str]:
+        """Return whom the operator lets in again, once."""
+        found = []
+        for member in self.federation.members:
+            wish = self.folder / ADMIT / member.name
+            if wish.exists():
+                wish.unlink()
+                found.append(member.key)
+        return found
+
+    def _name(self, key: str) -> str:
+        return self.federation.members[self.keys.index(key)].name
+
+
+def _first(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the scores that a silo had before its first training."""
+    return {name.removeprefix("first."): value for name, value in metrics.items() if name.startswith("first.")}
+
+
+def _placed(xi: Tensor, places: Sequence[int], m: int) -> Tensor:
+    """Return xi `(n, n)` in the order of the m members; who has no row yet listens to itself alone."""
+    whole = torch.eye(m)
+    index = torch.tensor(places)
+    whole[index[:, None], index] = xi.cpu().float()
+    return whole
+
+
+def _grown(xi: Tensor, m: int) -> Tensor:
+    return _placed(xi, range(len(xi)), m)
+
+
+def _padded(line: dict[str, Any], m: int) -> dict[str, Any]:
+    """Return a round's line with None for silos that came to the federation after it was written."""
+    lists = {"present", "train_seconds", "self_weight", "effective_clients"}
+    padded = dict(line)
+    for name, value in line.items():
+        if isinstance(value, list) and (name in lists or name.startswith("train_loss")):
+            padded[name] = value + [False if name == "present" else None] * (m - len(value))
+    for on in ("test", "validation"):
+        if on in line:
+            padded[on] = {
+                entry: {what: values + [None] * (m - len(values)) for what, values in scores.items()}
+                for entry, scores in line[on].items()
+            }
+    return padded

@@ -1,0 +1,83 @@
+"""The server's Flower app: reads the federation's folder, plays the rounds, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedamp import assembly
+from fedamp.deploy.hub import Hub
+from fedamp.deploy.plan import Federation, disagreement, read_federation
+from fedamp.deploy.record import Record
+from fedamp.deploy.silo import metric_names
+from fedamp.deploy.strategy import RowStrategy
+from fedamp.rows import Rows
+
+FOLDER = "FEDAMP_FEDERATION"  # the environment variable with the federation's folder
+RECORD = "record"
+
+
+def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
+    """Play the federation's rounds from wherever its record stands, and return the record."""
+    plan = federation.plan
+    if words := disagreement(plan.agreed(), plan.here()):
+        raise ValueError(f"the plan of the federation does not fit this installation: {words}")
+    numbers = {member.key: member.number for member in federation.members}
+    method = assembly.method_of(plan.description)
+    assembly.optimizer_of(plan.description, method)  # one that the method can't take is told now
+    outputs, task = assembly.outputs_of(plan.schema)
+
+    def first_models(of: list[int]) -> tuple[Any, Rows]:
+        shape, device = plan.schema.input_shape, torch.device("cpu")
+        return assembly.first_models(plan.description, shape, outputs, of, None, device)
+
+    flat, first = first_models([0])
+    hub = Hub(method, federation.rules, first)
+    facts = {
+        "names": [member.name for member in federation.members],
+        "task": task.name,
+        "poisoned": [],
+        "groups": None,
+        "input_shape": list(plan.schema.input_shape),
+        "num_outputs": outputs,
+        "parameters": flat.num_params,
+        "engine": "federation",
+        "shift": None,
+        "scale": None,
+    }
+    record = Record(folder, federation, hub, task.metric, facts)
+    if record.finished():
+        record.say("all rounds are played; raise `rounds` in federation.json to go on")
+        return record
+    record.begin()
+    rounds = plan.description.rounds
+    strategy = RowStrategy(
+        hub,
+        names={member.key: member.name for member in federation.members},
+        first_model=lambda who: first_models([numbers[who]])[1],
+        agreement=plan.here(),
+        metrics=metric_names(task.metric),
+        rounds=rounds,
+        after=record.after,
+        last=record.last,
+        say=record.say,
+        admitted=record.admitted,
+    )
+    while not record.finished():  # a round that did not count is played again
+        strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - hub.k), timeout=federation.rules.reply_timeout)
+    return record
+
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Serve the federation whose folder `fedamp federation up` named."""
+    folder = Path(os.environ[FOLDER])
+    serve(grid, read_federation(folder), folder / RECORD)

@@ -1,0 +1,284 @@
+"""One Flower strategy for all nine methods: it carries messages between the hub and the silos' apps."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from logging import INFO, WARNING
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fedamp.deploy import vetting
+from fedamp.deploy.hub import Hub, Told
+from fedamp.deploy.identity import identity_of
+from fedamp.deploy.wire import RefusedError, decode, encode
+from fedamp.rows import Rows
+
+POLL = 3.0
+"""Seconds between two looks at who is online."""
+ASK_AGAIN = 60.0
+"""Seconds after which a silo that was not let in is asked once more; its operator may have mended it."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A round that was played, by silos' identities."""
+
+    k: int
+    told: Mapping[str, Told]
+    absent: Mapping[str, str]  # who was not in it, and why
+    diagnostics: Mapping[str, Any]
+    order: tuple[str, ...]  # whose row is where
+    seconds: float  # of the whole round
+    server_seconds: float  # of them, the server's own work
+
+
+class RowStrategy(Strategy):
+    """Sends each silo its own message and takes replies that are as they should be; all others count as absent.
+
+    `names` are the silos that may take part, by identity; `first_model(identity)` is a silo's first row `(1, d)`.
+    `agreement` is compared at the first contact. `after` is called with each round that was played, before the next one
+    is sent: what it writes is on the disk by then. A round with fewer than `min_silos` replies does not count.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        names: Mapping[str, str],
+        first_model: Callable[[str], Rows],
+        agreement: Mapping[str, Any],
+        metrics: list[str],
+        rounds: int,
+        after: Callable[[Played], None] = lambda played: None,
+        last: Callable[[Mapping[str, Told]], None] = lambda told: None,
+        say: Callable[[str], None] = lambda text: log(INFO, text),
+        admitted: Callable[[], Iterable[str]] = lambda: (),
+    ) -> None:
+        self.hub, self.names, self.first_model = hub, names, first_model
+        self.agreement, self.metrics, self.rounds = json.dumps(agreement), metrics, rounds
+        self.after, self.last, self.say, self.admitted = after, last, say, admitted
+        self.sent: dict[str, Message] = {}
+        self.asked: dict[str, tuple[str, float]] = {}  # of silos that are not let in: why, and when that was
+        self.clock = self.server_seconds = 0.0
+
+    def summary(self) -> None:
+        """Log what the strategy does."""
+        log(INFO, "\t├──> Method: %s", self.hub.method)
+        log(INFO, "\t├──> Silos: %s", ", ".join(self.names.values()))
+        log(INFO, "\t└──> Rules: %s", self.hub.rules)
+
+    # -- who is there ----------------------------------------------------------------------------------------------
+
+    def _online(self, grid: Grid) -> dict[str, int]:
+        """Return the nodes of the silos that are online and welcome, by identity."""
+        for identity in self.admitted():
+            self.hub.admit(identity)
+            self.say(f"{self.names[identity]} is let in again")
+        nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
+        return {who: nodes[who] for who in self.names if who in nodes and not self.hub.standing(who).aside}
+
+    def _gather(self, grid: Grid) -> dict[str, int]:
+        """Wait until enough silos are there, and return them; new ones have been asked and given a row."""
+        said = 0
+        while True:
+            nodes = self._online(grid)
+            new = [who for who in nodes if who not in self.hub.order and self._time_to_ask(who)]
+            willing = self._ask(grid, {who: nodes[who] for who in new})
+            nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in willing}
+            if len(nodes) >= self.hub.rules.min_silos:
+                if willing:
+                    self.hub.start_together(willing, Rows.cat([self.first_model(who) for who in willing]))
+                return nodes
+            if len(nodes) + 1 != said:  # once for each number, not at every look
+                said = len(nodes) + 1
+                need = self.hub.rules.min_silos
+                self.say(f"waiting for silos: {len(nodes)} there, {need} needed to go on")
+            time.sleep(POLL)
+
+    def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> list[str]:
+        """Compare plans with silos at the first contact, and return those that may take part."""
+        if not nodes:
+            return []
+        config = ConfigRecord({"agreement": self.agreement})
+        questions = {who: self._message(RecordDict({"config": config}), node, "query") for who, node in nodes.items()}
+        patience = min(ASK_AGAIN, self.hub.rules.reply_timeout)
+        replies = grid.send_and_receive(list(questions.values()), timeout=patience)
+        asked = {message.metadata.message_id: who for who, message in questions.items()}
+        willing = []
+        for reply in replies:
+            who = asked.get(reply.metadata.reply_to_message_id)
+            if who is None:
+                continue
+            try:
+                _check_willing(reply)
+                samples = vetting.check_samples(_metrics(reply).get("num-examples"))
+                self.hub.standing(who).samples = samples
+                willing.append(who)
+                self.asked.pop(who, None)
+                self.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
+            except Exception as error:  # whatever a reply holds
+                self._not_let_in(who, str(error))
+        return [who for who in nodes if who in willing]
+
+    def _time_to_ask(self, who: str) -> bool:
+        return who not in self.asked or time.monotonic() - self.asked[who][1] > ASK_AGAIN
+
+    def _not_let_in(self, who: str, reason: str) -> None:
+        before, _ = self.asked.get(who, ("", 0.0))
+        self.asked[who] = reason, time.monotonic()
+        if before != reason:
+            self.say(f"{self.names[who]} is not let in: {reason}")
+        self.hub.standing(who).reason = reason
+
+    # -- a round ---------------------------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return a message for each silo that is there: its own rows."""
+        self.sent = {}
+        if self.hub.k >= self.rounds:
+            return []
+        nodes = self._gather(grid)
+        self.clock = time.perf_counter()
+        messages = self.hub.send()
+        self.sent = {who: self._rows(messages[who], who, nodes[who], MessageType.TRAIN) for who in nodes}
+        self.server_seconds = time.perf_counter() - self.clock
+        return list(self.sent.values())
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Take the replies that are as they should be; return the round's metrics."""
+        if not self.sent:
+            return None, None
+        clock = time.perf_counter()
+        told, absent = self._read(replies)
+        good, refused = self.hub.sift(told)
+        for who, reason in refused.items():
+            absent[who] = self._struck(who, reason)
+        if len(good) < self.hub.rules.min_silos:
+            told_why = "; ".join(f"{self.names[who]}: {reason}" for who, reason in absent.items())
+            self.say(
+                f"round {self.hub.k + 1} does not count: {len(good)} of the {self.hub.rules.min_silos} replies that "
+                f"are needed ({told_why}); it is played again"
+            )
+            return None, None
+        order = tuple(self.hub.order)
+        diagnostics = self.hub.receive(good)
+        self.server_seconds += time.perf_counter() - clock
+        seconds = time.perf_counter() - self.clock
+        self.after(Played(self.hub.k, good, absent, diagnostics, order, seconds, self.server_seconds))
+        return None, MetricRecord({"silos": len(good), "seconds": seconds})
+
+    def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Told], dict[str, str]]:
+        """Return what was replied, decoded; and for all others who were asked, why there is nothing."""
+        told: dict[str, Told] = {}
+        absent = dict.fromkeys(self.sent, f"no reply within {self.hub.rules.reply_timeout:g} s")
+        asked = {message.metadata.message_id: who for who, message in self.sent.items()}
+        for reply in replies:
+            who = asked.get(reply.metadata.reply_to_message_id)
+            if who is None or who in told:
+                continue
+            try:
+                _check_willing(reply)
+            except RefusedError as error:  # it says itself that it can't: absent, and no harm meant
+                absent[who] = str(error)
+                self.hub.standing(who).reason = str(error)
+                continue
+            try:
+                told[who] = self._decode(reply)
+                del absent[who]
+            except Exception as error:  # whatever a reply holds must not stop the others
+                absent[who] = self._struck(who, str(error) or type(error).__name__)
+        return told, absent
+
+    def _decode(self, reply: Message) -> Told:
+        content = reply.content
+        names = sorted(content.keys())
+        if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
+            raise RefusedError(f"it holds {_plain(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
+        metrics = vetting.check_metrics(_metrics(reply), self.metrics)
+        samples = vetting.check_samples(metrics.get("num-examples"))
+        rows = decode(content.array_records["arrays"], self.hub.reply_like)
+        vetting.check_count_entry(rows, samples)
+        return Told(rows, samples, metrics)
+
+    def _struck(self, who: str, reason: str) -> str:
+        aside = self.hub.strike(who, reason)
+        self.say(f"bad reply from {self.names[who]}: {reason}")
+        log(WARNING, "bad reply from %s: %s", self.names[who], reason)
+        if aside:
+            self.say(f"{self.names[who]} is set aside after {self.hub.rules.strikes} bad replies in a row")
+        return reason
+
+    # -- after the last round --------------------------------------------------------------------------------------
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return nothing until the last round is played; then what each silo would get next."""
+        if self.hub.k < self.rounds:
+            return []
+        nodes = self._gather(grid)
+        messages = self.hub.send()
+        self.sent = {who: self._rows(messages[who], who, nodes[who], MessageType.EVALUATE) for who in nodes}
+        return list(self.sent.values())
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Take the last scores."""
+        if self.hub.k < self.rounds:
+            return None
+        asked = {message.metadata.message_id: who for who, message in self.sent.items()}
+        told = {}
+        for reply in replies:
+            who = asked.get(reply.metadata.reply_to_message_id)
+            if who is None:
+                continue
+            try:
+                _check_willing(reply)
+                metrics = vetting.check_metrics(_metrics(reply), self.metrics)
+                told[who] = Told({}, vetting.check_samples(metrics.get("num-examples")), metrics)
+            except Exception as error:
+                self.say(f"no last score from {self.names[who]}: {error}")
+        self.last(told)
+        return MetricRecord({"silos": len(told)})
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _rows(self, rows: Any, who: str, node: int, kind: str) -> Message:
+        config: dict[str, Any] = {
+            "server-round": self.hub.k + 1,
+            "accepted": self.hub.standing(who).accepted,
+            "agreement": self.agreement,
+        }
+        return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
+
+    def _message(self, content: RecordDict, node: int, kind: str) -> Message:
+        # A message that nobody fetched in its round must not be acted on later.
+        ttl = self.hub.rules.reply_timeout
+        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.hub.k + 1))
+
+
+def _check_willing(reply: Message) -> None:
+    """Raise where a reply is an error, or says that its silo can't take part."""
+    if reply.has_error():
+        raise RefusedError(f"no usable reply ({_plain(reply.error.reason)})")
+    if "refusal" in reply.content.config_records:
+        raise RefusedError(_plain(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
+
+
+def _metrics(reply: Message) -> dict[str, Any]:
+    records = reply.content.metric_records
+    return dict(records["metrics"]) if "metrics" in records else {}
+
+
+def _plain(text: object, most: int = 300) -> str:
+    """Return a text from elsewhere on one line."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:most].strip()

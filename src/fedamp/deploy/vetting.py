@@ -1,0 +1,99 @@
+"""Nothing bad gets in: a reply is compared with the others before it touches the state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.deploy.plan import Rules
+from fedamp.deploy.wire import RefusedError
+from fedamp.methods import Method
+from fedamp.rows import Message, Rows
+
+MOST_SAMPLES = 1 << 40
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A local training of no steps: shows what a method's messages look like, whatever they hold."""
+
+    lr: float = 1.0
+    sizes: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
+    steps: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
+
+    def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
+        """Return where it started."""
+        return start
+
+
+def templates(method: Method, w: Rows) -> tuple[Message, Message]:
+    """Return a message and a reply of this method as they should be, for a first model `(1, d)`."""
+    _, message = method.server_send(method.server_init(w), 1)
+    _, reply = method.client_update(method.client_init(w), message, Idle())
+    return message, reply
+
+
+def norms(reply: Message) -> dict[str, float]:
+    """Return the length of each entry, in float64."""
+    return {name: float(torch.linalg.vector_norm(rows.params, dtype=torch.float64)) for name, rows in reply.items()}
+
+
+def check_samples(told: object) -> int:
+    """Return a sample count that can be one."""
+    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told != int(told):
+        raise RefusedError(f"its sample count is {told!r}; expected a whole number")
+    if not 1 <= told <= MOST_SAMPLES:
+        raise RefusedError(f"its sample count is {int(told)}; expected 1 or more, and at most {MOST_SAMPLES}")
+    return int(told)
+
+
+def check_count_entry(reply: Message, samples: int) -> None:
+    """Raise where a reply's own sample count, which weighs it, is not the one that was checked."""
+    if "samples" in reply and float(reply["samples"].params) != samples:
+        raise RefusedError(f"it weighs itself with {float(reply['samples'].params):g} samples and tells {samples}")
+
+
+def outliers(
+    lengths: Mapping[str, Mapping[str, float]], known: Mapping[str, Mapping[str, float]], rules: Rules
+) -> dict[str, str]:
+    """Return who is refused, and why: an entry much longer than the federation's median.
+
+    `lengths` are this round's, by silo and entry, `samples` among them; `known` are what the silos sent when they were
+    last accepted. The median is the lower one: of two, a single stranger can't lift it.
+    """
+    refused: dict[str, str] = {}
+    for entry in {name for one in lengths.values() for name in one}:
+        now = {silo: one[entry] for silo, one in lengths.items() if entry in one}
+        middle = _lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
+        factor = rules.samples_factor if entry == "samples" else rules.norm_factor
+        for silo, length in now.items():
+            if length > factor * middle and length > _SHORT:
+                what = "sample count" if entry == "samples" else f"norm of {entry}"
+                refused[silo] = (
+                    f"its {what} is {length:.4g}, more than {factor:g} times the federation's median of {middle:.4g}"
+                )
+    return refused
+
+
+# Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most.
+_SHORT = 1e-6
+
+
+def _lower_median(values: Sequence[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def check_metrics(told: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
+    """Return the metrics, each a number with a known name; one that is not finite stays so, as a model may be."""
+    unknown = sorted(set(told) - set(allowed))
+    if unknown:
+        raise RefusedError(f"it tells {', '.join(unknown)[:120]}; expected {', '.join(allowed)} and nothing else")
+    for name, value in told.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RefusedError(f"its metric {name} is of type {type(value).__name__}; expected a number")
+    return {name: float(value) for name, value in told.items()}
