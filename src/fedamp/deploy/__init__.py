@@ -1,1 +1,30 @@
-"""A federation over real machines, on Flower."""
+"""A federation over real machines, on Flower: pip install 'fedamp[deploy]'.
+
+`FedAMP` and `HeurFedAMP` are Flower strategies, `start_at_cloud_model` is what their clients call. The command line's
+`fedamp federation` and `fedamp silo` build on the rest.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedamp.deploy.amp import FedAMP, HeurFedAMP
+    from fedamp.deploy.client import make_client_app
+    from fedamp.deploy.proximity import start_at_cloud_model
+
+__all__ = ["FedAMP", "HeurFedAMP", "make_client_app", "start_at_cloud_model"]
+
+_WHERE = {"FedAMP": "amp", "HeurFedAMP": "amp", "make_client_app": "client", "start_at_cloud_model": "proximity"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import Flower only where it is asked for, and say how to get it."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] == "flwr":
+            raise ImportError("this needs Flower: pip install 'fedamp[deploy]'") from error
+        raise

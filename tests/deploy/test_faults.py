@@ -1,0 +1,208 @@
+"""Nothing bad gets in: each bad reply is refused by name, counts as absent, and does not touch the state."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+
+from deploy.inprocess import Local, engine_rounds, plan_of, write_silos
+from fedamp.deploy.plan import Rules
+from fedamp.deploy.server import serve
+from fedamp.deploy.silo import metric_names
+from fedamp.rounds import draw_present
+
+ROUNDS, BAD = 3, 1
+
+
+def object_array():
+    array = Array(np.zeros(1))
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    array.data = buffer.getvalue()
+    return array
+
+
+def giant():
+    """An array whose header claims more than any memory holds."""
+    array = Array(np.zeros(3, np.float32))
+    array.data = array.data.replace(b"(3,), }                   ", b"(9999999999999999,), }    ")[: len(array.data)]
+    return array
+
+
+def changed(change):
+    """Return a tampering that applies `change(arrays, metrics)` to the bad silo's reply in round 2."""
+
+    def tamper(number, reply):
+        if number != BAD or reply.metadata.group_id != "2":
+            return reply
+        arrays = dict(reply.content.array_records["arrays"])
+        metrics = dict(reply.content.metric_records["metrics"])
+        change(arrays, metrics)
+        content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)})
+        reply.content = content
+        return reply
+
+    return tamper
+
+
+def with_value(value):
+    def change(arrays, metrics):
+        w = arrays["w.params"].numpy().copy()
+        w[3] = value
+        arrays["w.params"] = Array(w)
+
+    return change
+
+
+def put(name, make):
+    return lambda arrays, metrics: arrays.update({name: make()})
+
+
+def tell(name, value):
+    return lambda arrays, metrics: metrics.update({name: value})
+
+
+CHANGES = {
+    "nan": (with_value(np.nan), "not finite"),
+    "inf": (with_value(np.inf), "not finite"),
+    "wrong shape": (put("w.params", lambda: Array(np.ones(1, np.float32))), r"shape \(1,\)"),
+    "wrong type": (put("w.params", lambda: Array(np.ones(57, np.float64))), "type float64"),
+    "wrong key": (put("v.params", lambda: Array(np.ones(3, np.float32))), "unknown v.params"),
+    "missing key": (lambda arrays, metrics: arrays.pop("w.params"), "no w.params"),
+    "object array": (put("w.params", object_array), "type object"),
+    "a giant": (put("w.params", giant), "shape|bytes"),
+    "no array at all": (put("w.params", lambda: Array("float32", (57,), "numpy.ndarray", b"zip")), "no numpy array"),
+    "pickled type": (put("w.params", lambda: Array("float32", (57,), "pickle", b"\x80\x04.")), "no numpy array"),
+    "huge norm": (with_value(1e30), "norm of w is 1e\\+30, more than 10 times"),
+    "long": (
+        lambda arrays, metrics: arrays.update({"w.params": Array(30 * arrays["w.params"].numpy())}),
+        "more than 10 times the federation's median",
+    ),
+    "negative count": (tell("num-examples", -4), "sample count is -4"),
+    "no count": (lambda arrays, metrics: metrics.pop("num-examples"), "sample count is None"),
+    "fraction": (tell("num-examples", 3.5), "sample count is 3.5"),
+    "absurd count": (tell("num-examples", 10**9), "sample count is 1e\\+09, more than 1000 times"),
+    "nan count": (tell("num-examples", float("nan")), "sample count is nan"),
+    "something else": (tell("patients", 3), "tells patients"),
+    "a list": (tell("train-loss", [1.0, 2.0]), "of type list"),
+}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What the engine has when the bad silo is away from round 2."""
+    data = write_silos(tmp_path_factory.mktemp("expected") / "data")
+    plan = plan_of(data, rounds=ROUNDS)
+    away = {k: draw_present(0, k, 3, 0.0) for k in range(1, ROUNDS + 1)}
+    away[2][BAD] = False
+    return engine_rounds(plan, lambda k: away[k])[-1].server
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_bad_reply_is_refused_by_name_and_counts_as_absent(tmp_path, kind, expected):
+    change, words = CHANGES[kind]
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=ROUNDS), data, tamper=changed(change))
+    record = local.serve()
+    log = (tmp_path / "record" / "log.txt").read_text()
+    bad = [line for line in log.splitlines() if "bad reply" in line]
+    assert len(bad) == 1
+    assert "bad reply from silo-1" in bad[0]
+    assert re.search(words, bad[0]), bad[0]
+    assert "silo-1 missing since round 2" in log
+    assert torch.equal(record.hub.state.rows["w"].params, expected.rows["w"].params)
+    assert record.hub.standings[record.keys[BAD]].strikes == 0  # round 3 was fine again
+
+
+def test_a_weight_of_its_own_making_is_refused(tmp_path):
+    """FedAvg weighs by the reply's own count: it must be the one that was told."""
+
+    def change(arrays, metrics):
+        arrays["samples.params"] = Array(np.array([1e6]))
+
+    data = write_silos(tmp_path / "data")
+    Local(tmp_path, plan_of(data, "fedavg", rounds=2), data, tamper=changed(change)).serve()
+    assert "weighs itself with 1e+06 samples" in (tmp_path / "record" / "log.txt").read_text()
+
+
+def test_two_silos_can_not_lift_the_median_alone(tmp_path):
+    data = write_silos(tmp_path / "data", num_silos=2)
+    Local(tmp_path, plan_of(data, rounds=2), data, tamper=changed(with_value(1e30))).serve()
+    assert "norm of w is 1e+30" in (tmp_path / "record" / "log.txt").read_text()
+
+
+def test_three_bad_replies_in_a_row_set_a_silo_aside_until_the_operator_lets_it_in(tmp_path):
+    data = write_silos(tmp_path / "data")
+    trained = []
+
+    def tamper(number, reply):
+        k = int(reply.metadata.group_id)
+        trained.append((k, number))
+        if number == BAD and k <= 3:
+            return changed(with_value(np.nan))(number, _as_round_two(reply))
+        if k == 6 and number == 0:  # the operator's word, while round 6 is being played
+            admit = tmp_path / "record" / "admit"
+            admit.mkdir()
+            (admit / "silo-1").touch()
+        return reply
+
+    def _as_round_two(reply):
+        reply.metadata.__dict__["_group_id"] = "2"
+        return reply
+
+    record = Local(tmp_path, plan_of(data, rounds=8), data, tamper=tamper).serve()
+    log = (tmp_path / "record" / "log.txt").read_text()
+    assert log.count("bad reply from silo-1") == 3
+    assert "silo-1 is set aside after 3 bad replies in a row" in log
+    assert "silo-1 is let in again" in log
+    assert [k for k, number in trained if number == BAD] == [1, 2, 3, 7, 8]
+    assert record.hub.standings[record.keys[BAD]].accepted == 8
+
+
+def test_too_few_good_replies_and_the_round_is_played_again(tmp_path):
+    data = write_silos(tmp_path / "data")
+    lost = iter([True, True])
+
+    def tamper(number, reply):
+        return None if number != 0 and reply.metadata.group_id == "2" and next(lost, False) else reply
+
+    plan = plan_of(data, rounds=3)
+    record = Local(tmp_path, plan, data, Rules(min_silos=2), tamper=tamper).serve()
+    assert "round 2 does not count: 1 of the 2 replies that are needed" in (tmp_path / "record" / "log.txt").read_text()
+    # Played again from the same states with the same draws: as if nothing had happened.
+    assert torch.equal(record.hub.state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
+
+
+def test_an_error_in_a_silo_is_told_in_a_word_and_no_more(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data)
+    secret = tmp_path / "ward-17-patients.npz"
+    local.houses[1] = type(local.houses[1])(local.houses[1].seat, secret, local.houses[1].folder)
+    grid = local.grid()
+    replies = []
+    ask = grid.send_and_receive
+    grid.send_and_receive = lambda messages, timeout=None: replies.extend(got := ask(messages)) or got
+    serve(grid, local.federation, tmp_path / "record")
+    log = (tmp_path / "record" / "log.txt").read_text()
+    assert "silo-1 is not let in: its data can't be read" in log
+    told = "".join(str(reply.content) for reply in replies if reply.has_content())
+    assert "ward-17" not in told + log
+    assert "ward-17" in (local.houses[1].folder / "log.txt").read_text()
+    assert all(isinstance(reply, Message) and not reply.has_error() for reply in replies)
+
+
+def test_what_leaves_a_silo_is_written_down(tmp_path):
+    data = write_silos(tmp_path / "data")
+    seen = set()
+
+    def look(number, reply):
+        seen.update(reply.content.keys())
+        seen.update(reply.content.array_records["arrays"].keys())
+        seen.update(reply.content.metric_records["metrics"].keys())
+        return reply
+
+    Local(tmp_path, plan_of(data, rounds=2, validation=0.2), data, tamper=look).serve()
+    assert seen - set(metric_names("accuracy")) == {"arrays", "metrics", "w.params", "w.buffers"}
