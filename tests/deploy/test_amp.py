@@ -1,11 +1,14 @@
 """FedAMP and HeurFedAMP as ordinary Flower strategies, with a ClientApp such as a Flower user writes."""
 
+import importlib
 import inspect
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
@@ -15,6 +18,8 @@ from fedamp import methods
 from fedamp.deploy import FedAMP, HeurFedAMP, start_at_cloud_model
 from fedamp.deploy.named import Layout
 from fedamp.rows import Rows
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_app"
 
 
 def net():
@@ -153,3 +158,19 @@ def test_layouts_that_can_not_be_rows():
     two = ArrayRecord({"a": Array(np.zeros(2, np.float32)), "b": Array(np.zeros(2, np.float64))})
     with pytest.raises(ValueError, match="2 parameters of 2 types"):
         Layout.of(two)
+
+
+def test_the_example_app_runs_as_it_stands(monkeypatch, capsys):
+    """Its own server and client apps, with Flower's messages between them."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    config = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    client = importlib.import_module("flower_app.client_app").app
+    server = importlib.import_module("flower_app.server_app").app
+
+    def node(number):
+        places = {"partition-id": number, "num-partitions": 3}
+        return lambda message, context: client(message, Context(1, number, places, RecordDict(), config))
+
+    grid = LocalGrid({i: node(i) for i in range(3)})
+    server(grid, Context(1, 0, {}, RecordDict(), config))
+    assert "of 3 clients" in capsys.readouterr().out

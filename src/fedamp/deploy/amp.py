@@ -69,7 +69,9 @@ class _Attentive(FedAvg):
         size = max(int(len(list(grid.get_node_ids())) * fraction), least)
         chosen, _ = sample_nodes(grid, self.min_available_nodes, size)
         who = {node.node_id: identity_of(node) for node in grid.get_nodes()}
-        known = [(who[node], node) for node in chosen if node in who and not hub.standing(who[node]).aside]
+        # In the grid's order, not the sample's: rows then stand the same way in every run.
+        known = [(identity, node) for node, identity in who.items() if node in chosen]
+        known = [(identity, node) for identity, node in known if not hub.standing(identity).aside]
         new = [identity for identity, _ in known if identity not in hub.order]
         if new:
             hub.start_together(new, Rows.cat([self.first] * len(new)))
