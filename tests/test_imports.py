@@ -74,9 +74,15 @@ MAY_IMPORT = {
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
     "terminal": set(),
     "cli_data": {"data", "terminal"},
+    "deploy": {
+        *("__version__", "assembly", "attention", "checkpoints", "checks", "clients", "data", "deploy", "description"),
+        *("engine", "evaluate", "export", "flat", "local", "methods", "metrics", "models", "reading", "records", "rounds"),
+        *("rows", "seeds", "settings", "tasks", "terminal"),
+    },
+    "cli_federation": {"data", "deploy", "description", "models", "terminal"},
     "cli": {
         *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
-        *("records", "compare", "report", "checks", "export", "cli_data", "terminal"),
+        *("records", "compare", "report", "checks", "export", "cli_data", "cli_federation", "terminal"),
     },
     "__main__": {"cli"},
 }

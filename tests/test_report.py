@@ -417,7 +417,7 @@ def test_what_no_comparison_stands_for(told):
 def test_given_clients_have_no_command(tmp_path):
     assert run_command(Description.of({"data": "given", "setting": "given"}).to_dict()) is None
     write_run(tmp_path / "a", data="given", setting="given")
-    assert "run that program again" in write_report([tmp_path]).read_text()
+    assert "they are run from there" in write_report([tmp_path]).read_text()
 
 
 # The page

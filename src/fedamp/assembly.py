@@ -59,6 +59,11 @@ class Federation:
 
 def load_material(description: Description, data_dir: Path | None = None) -> Material:
     """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""
+    if description.setting.name == "federation":
+        raise ValueError(
+            f"{description.data!r} is a federation over real machines, whose data nobody has in one place; "
+            "`fedamp federation up` goes on with it"
+        )
     if is_folder(description.data):
         return _silos(description)
     dataset = _load_once(description.data, data_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 
 from fedamp import models
 from fedamp.checkpoints import write_whole
+from fedamp.data.schema import Schema
 from fedamp.data.schema_json import read_schema
 from fedamp.description import Description
 from fedamp.flat import FlatModel
@@ -46,6 +48,8 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
             f"{folder} did not end, so there are no final models; `fedamp resume {folder}` goes on with it"
         )
     description, facts = Description.of(run.description), run.result["facts"]
+    if description.setting.name == "federation":
+        raise ValueError(f"{folder} is the record of a federation: each silo has its model at home, in run/models")
     if not 0 <= client < len(facts["sizes"]):
         raise ValueError(f"client is {client}; expected a number from 0 to {len(facts['sizes']) - 1}")
     if description.model.name not in models.MODELS and ":" not in description.model.name:
@@ -65,23 +69,41 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     module = models.build(builder, shape, outputs, description.seed, **description.model.parameters)
     target = out or folder / f"client-{client}.safetensors"
     how = {
-        "model": {"name": description.model.name, **description.model.parameters},
-        "layers": describe_layers(module),
-        "input_shape": shape,
-        "num_outputs": outputs,
+        **how_to_build(description, module, shape, outputs),
         "shift": facts["shift"],
         "scale": facts["scale"],
-        **_labels(folder),
+        **(how_to_encode(read_schema(folder / SCHEMA)) if (folder / SCHEMA).exists() else {}),
         "client": client,
-        "method": description.method.name,
         "score": {"metric": run.result["metric"], "best_round": run.result["per_client"][client]},
     }
     try:
-        write_whole(target, save({k: v.contiguous() for k, v in FlatModel(module).state_dict(row).items()}))
-        write_whole(target.with_suffix(".json"), (json.dumps(how, indent=2) + "\n").encode())
+        write_model(target, FlatModel(module), row, how)
     except OSError as error:
         raise ValueError(f"can't write {target}: {error.strerror}; give another file with --out") from None
     return target
+
+
+def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
+    """Write a row as a state dict, and beside it a JSON of how to build the module and feed it."""
+    tensors = {name: value.cpu().contiguous() for name, value in model.state_dict(row).items()}
+    write_whole(target, save(tensors))
+    write_whole(target.with_suffix(".json"), (json.dumps(how, indent=2) + "\n").encode())
+
+
+def how_to_build(description: Description, module: nn.Module, shape: Sequence[int], outputs: int) -> dict[str, Any]:
+    """Return what is needed to make the module again."""
+    return {
+        "model": {"name": description.model.name, **description.model.parameters},
+        "layers": describe_layers(module),
+        "input_shape": list(shape),
+        "num_outputs": outputs,
+        "method": description.method.name,
+    }
+
+
+def how_to_encode(schema: Schema) -> dict[str, Any]:
+    """Return what is needed to turn a silo's rows into inputs: a model sees (x - shift) / scale."""
+    return {"columns": schema.columns, "labels": schema.labels, "shift": schema.shift, "scale": schema.scale}
 
 
 def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | None:
@@ -100,9 +122,3 @@ def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | Non
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
-
-def _labels(folder: Path) -> dict[str, Any]:
-    if not (folder / SCHEMA).exists():
-        return {}
-    schema = read_schema(folder / SCHEMA)
-    return {"columns": schema.columns, "labels": schema.labels, "shift": schema.shift, "scale": schema.scale}

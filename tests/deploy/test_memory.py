@@ -223,9 +223,19 @@ def test_report_and_result_read_a_federation_as_a_simulation(tmp_path, fedamp_co
     np.testing.assert_allclose(got, expected)
     code, out, err = fedamp_command("report", tmp_path / "record")
     assert code == 0, err
+    page = (tmp_path / "record" / "report.html").read_text()
+    assert "they are run from there" in page
+    assert "fedamp run --data" not in page
     code, out, err = fedamp_command("report", tmp_path / "record", "--format", "text")
     assert code == 0, err
-    assert "HeurFedAMP" in out or "heurfedamp" in out
+    assert "heurfedamp" in out
+    code, out, err = fedamp_command("export", tmp_path / "record", "--client", 1)
+    assert (code, "each silo has its model at home" in err) == (2, True)
+    code, out, err = fedamp_command("resume", tmp_path / "record")
+    assert code == 0  # it is there already, and is shown
+    (tmp_path / "record" / "result.json").unlink()
+    code, out, err = fedamp_command("resume", tmp_path / "record")
+    assert (code, "fedamp federation up" in err) == (2, True)
 
 
 def engine_scores(plan, data):

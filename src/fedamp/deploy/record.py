@@ -70,7 +70,7 @@ class Record:
 
     def _description(self) -> dict[str, Any]:
         plan = self.federation.plan
-        own = replace(plan.description, data=plan.name, setting=Named("natural"), clients=len(self.keys))
+        own = replace(plan.description, data=plan.name, setting=Named("federation"), clients=len(self.keys))
         return own.to_dict()
 
     def _adapt(self, there: dict[str, Any], description: Mapping[str, Any]) -> None:

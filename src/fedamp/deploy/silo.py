@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save
-
-from fedamp import assembly
-from fedamp.checkpoints import write_whole
+from fedamp import assembly, export
 from fedamp.data.silos import read_silo
 from fedamp.deploy import vetting
 from fedamp.deploy.memory import Memory
@@ -125,12 +122,14 @@ class Silo:
         return scores
 
     def _keep(self, models: Mapping[str, Rows]) -> None:
-        """Put the models where the silo can use them: state dicts that torch loads."""
+        """Put the models where the silo can use them: state dicts that torch loads, and how to build and feed them."""
         self.models.mkdir(parents=True, exist_ok=True)
+        flat, plan = self.federation.training.model, self.seat.plan
+        shape, outputs = plan.schema.input_shape, assembly.outputs_of(plan.schema)[0]
+        how = export.how_to_build(plan.description, flat.module, shape, outputs)
         for entry, row in models.items():
-            named = self.federation.training.model.state_dict(row)
-            tensors = {name: value.cpu().contiguous() for name, value in named.items()}
-            write_whole(self.models / f"{entry}.safetensors", save(tensors))
+            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry}
+            export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
 
 
 def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:

@@ -27,8 +27,13 @@ DEFAULTS: dict[str, Any] = {
 
 
 def run_command(description: Mapping[str, Any]) -> str | None:
-    """Return the `fedamp run` that a description stands for, or None where clients were given as Python objects."""
-    return None if description.get("data") == "given" else shlex.join(["fedamp", "run", *_flags(description)])
+    """Return the `fedamp run` that a description stands for, or None where no such command has these clients."""
+    return None if _not_simulated(description) else shlex.join(["fedamp", "run", *_flags(description)])
+
+
+def _not_simulated(description: Mapping[str, Any]) -> bool:
+    """Whether clients were given as Python objects, or were silos in houses of their own."""
+    return description.get("data") == "given" or description.get("setting") == {"name": "federation"}
 
 
 def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
@@ -44,7 +49,7 @@ def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
     span = sorted(seeds[first["method"]["name"]])
     if (
         len(descriptions) < 2
-        or first.get("data") == "given"
+        or _not_simulated(first)
         or set(seeds) - set(ORDER)
         or "separate" not in seeds
         or any(len(told["method"]) > 1 for told in descriptions)  # parameters are a method's own

@@ -206,5 +206,5 @@ def _commands(blocks: Sequence[Block]) -> str:
         known += [whole] if whole else [command for command in each if command]
     text = f"<pre tabindex='0' id='commands'>{escape(chr(10).join(known))}</pre>" if known else ""
     if given:
-        text += f"<p>{given} run(s) got their clients from a Python program: run that program again.</p>"
+        text += f"<p>{given} run(s) had clients of a Python program or of a federation: they are run from there.</p>"
     return text
