@@ -10,6 +10,7 @@ import typer
 
 from fedamp import __version__
 from fedamp.cli_data import data_app
+from fedamp.cli_federation import federation_app, silo_app
 from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result
 
 app = typer.Typer(
@@ -285,6 +286,8 @@ def list_command(
 
 
 app.add_typer(data_app, name="data")
+app.add_typer(federation_app, name="federation")
+app.add_typer(silo_app, name="silo")
 
 
 def main() -> None:

@@ -1,0 +1,143 @@
+"""All that a silo can check before it goes online: its bundle, its installation, its data, its way to the server."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedamp.data.schema import apply_schema, schema_notes
+from fedamp.data.silos import read_silo
+from fedamp.deploy import processes
+from fedamp.deploy.plan import SCHEMA, SILO, Seat, disagreement, read_seat
+
+FILES = (SILO, SCHEMA, "ca.crt", "key")
+WAIT = 10.0  # seconds for the server to answer
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one check."""
+
+    what: str
+    fault: str = ""  # "" where all is well
+    note: str = ""
+
+
+def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
+    """Give one finding after the other; what can't be checked for a fault before it is left out."""
+    complete = _try("bundle", lambda: _bundle(bundle))
+    yield complete
+    if complete.fault:
+        return
+    seat = read_seat(bundle)
+    yield _try("key", lambda: _key(bundle / "key"))
+    yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
+    yield _try("Flower", lambda: processes.program("flower-supernode") and "")
+    yield _try("version", lambda: _version(seat, bundle))
+    readable = _try("data", lambda: _data(seat, data))
+    yield readable
+    if not readable.fault:
+        yield _try("model", lambda: _model(seat, bundle, data))
+    if not offline:
+        yield _try("server", lambda: _server(seat, bundle / "ca.crt"))
+
+
+def check_quickly(bundle: Path, data: Path) -> Seat:
+    """Return a bundle's seat; the first fault that shows without the network is an error."""
+    for finding in check(bundle, data, offline=True):
+        if finding.fault:
+            raise ValueError(f"{finding.what}: {finding.fault}")
+    return read_seat(bundle)
+
+
+def use_code(bundle: Path) -> None:
+    """Let a model of the federation's own be imported from the bundle."""
+    code = str((bundle / "code").absolute())
+    if code not in sys.path:
+        sys.path.insert(0, code)
+
+
+def _try(what: str, test: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, note=test())
+    except (ValueError, OSError) as error:
+        return Finding(what, fault=" ".join(str(error).split()) or type(error).__name__)
+
+
+def _bundle(bundle: Path) -> str:
+    if bundle.suffix == ".zip" and bundle.is_file():
+        raise ValueError(f"{bundle} is packed; unpack it with unzip, and give the folder")
+    missing = [name for name in FILES if not (bundle / name).is_file()]
+    if missing:
+        raise ValueError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
+    seat = read_seat(bundle)
+    return f"silo {seat.name} of the federation {seat.plan.name}"
+
+
+def _key(key: Path) -> str:
+    from fedamp.deploy import certificates
+
+    certificates.check_private(key.read_bytes())
+    mode = stat.S_IMODE(key.stat().st_mode)
+    if mode & 0o077:
+        key.chmod(0o600)
+        return f"others could read it (mode {mode:o}); it is yours alone now"
+    return ""
+
+
+def _certificate(path: Path) -> str:
+    from fedamp.deploy import certificates
+
+    start, end = certificates.validity(path.read_bytes())
+    now = datetime.now(UTC)
+    if not start <= now <= end:
+        raise ValueError(
+            f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
+            f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
+        )
+    return f"valid until {end:%Y-%m-%d}"
+
+
+def _version(seat: Seat, bundle: Path) -> str:
+    use_code(bundle)
+    here = seat.plan.here()
+    if words := disagreement(seat.plan.agreed(), here):
+        raise ValueError(f"{words} (there: the plan of the federation); install what the plan says")
+    return f"fedamp {here['version']}"
+
+
+def _data(seat: Seat, data: Path) -> str:
+    raw = read_silo(data, seat.plan.description.label)
+    apply_schema(seat.plan.schema, raw)
+    return "; ".join([f"{len(raw)} rows", *schema_notes(seat.plan.schema, [raw])])
+
+
+def _model(seat: Seat, bundle: Path, data: Path) -> str:
+    from fedamp.deploy.silo import open_silo
+
+    silo = open_silo(seat, data, bundle / "run")
+    held = len(silo.federation.clients.test[0])
+    return f"{seat.plan.description.model.name}; {silo.samples} samples to train on, {held} held out"
+
+
+def _server(seat: Seat, authority: Path) -> str:
+    host, _, port = seat.server.rpartition(":")
+    host = host.strip("[]")
+    context = ssl.create_default_context(cafile=str(authority))
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=WAIT) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return f"{seat.server} answers, and it is the right one"
+    except ssl.SSLCertVerificationError as error:
+        raise ValueError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        raise ValueError(f"{seat.server} can't be reached ({why}); is the server up, and the port open?") from None
