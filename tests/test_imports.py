@@ -76,8 +76,8 @@ MAY_IMPORT = {
     "cli_data": {"data", "terminal"},
     "deploy": {
         *("__version__", "assembly", "attention", "checkpoints", "checks", "clients", "data", "deploy", "description"),
-        *("engine", "evaluate", "export", "flat", "local", "methods", "metrics", "models", "reading", "records", "rounds"),
-        *("rows", "seeds", "settings", "tasks", "terminal"),
+        *("engine", "evaluate", "export", "flat", "local", "methods", "metrics", "models", "reading", "records"),
+        *("rounds", "rows", "seeds", "settings", "tasks", "terminal"),
     },
     "cli_federation": {"data", "deploy", "description", "models", "terminal"},
     "cli": {

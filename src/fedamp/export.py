@@ -121,4 +121,3 @@ def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | Non
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-

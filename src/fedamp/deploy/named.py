@@ -72,4 +72,3 @@ class Layout:
                 value = part.round() if not like.is_floating_point() else part
                 arrays[name] = Array(value.reshape(like.shape).to(like.dtype).contiguous().numpy())
         return ArrayRecord(arrays)
-
