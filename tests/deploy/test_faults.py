@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from deploy.inprocess import Local, engine_rounds, plan_of, write_silos
 from fedamp.deploy.plan import Rules
 from fedamp.deploy.server import serve
 from fedamp.deploy.silo import metric_names
+from fedamp.description import Named
+from fedamp.models import code_digest
 from fedamp.rounds import draw_present
 
 ROUNDS, BAD = 3, 1
@@ -126,6 +129,31 @@ def test_a_weight_of_its_own_making_is_refused(tmp_path):
     data = write_silos(tmp_path / "data")
     Local(tmp_path, plan_of(data, "fedavg", rounds=2), data, tamper=changed(change)).serve()
     assert "weighs itself with 1e+06 samples" in (tmp_path / "record" / "log.txt").read_text()
+
+
+def test_what_a_model_carries_along_is_checked_too(tmp_path):
+    """BatchNorm's statistics are mixed with everybody's: a huge one must not get in."""
+
+    def change(arrays, metrics):
+        buffers = arrays["w.buffers"].numpy().copy()
+        buffers[0] = 1e30
+        arrays["w.buffers"] = Array(buffers)
+
+    (tmp_path / "normed_net.py").write_text(
+        "from torch import nn\n"
+        "def net(input_shape, num_outputs):\n"
+        "    norm = nn.BatchNorm1d(4)\n"
+        "    return nn.Sequential(nn.Linear(input_shape[0], 4, bias=False), norm, nn.Linear(4, num_outputs))\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        data = write_silos(tmp_path / "data")
+        digest = code_digest("normed_net:net")
+        plan = plan_of(data, rounds=2, model=Named("normed_net:net"), model_code=digest)
+        Local(tmp_path, plan, data, tamper=changed(change)).serve()
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert "norm of w.buffers is 1e+30" in (tmp_path / "record" / "log.txt").read_text()
 
 
 def test_two_silos_can_not_lift_the_median_alone(tmp_path):

@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from flwr.app import Context, RecordDict
 
 from deploy.inprocess import Local, engine_rounds, plan_of, write_silos
 from fedamp.deploy.memory import Memory
 from fedamp.deploy.plan import Rules, Seat
+from fedamp.deploy.server import serve
 from fedamp.methods import METHODS
 from fedamp.reading import read_lines, read_run
 
@@ -257,3 +259,32 @@ def test_every_silo_has_its_own_model_at_home(tmp_path):
     own = load_file(local.houses[1].folder / "models" / "own.safetensors")
     flat = torch.cat([own[f"{layer}.{what}"].reshape(-1) for layer in (1, 3) for what in ("weight", "bias")])
     assert torch.equal(flat, record.hub.state.rows["w"].params[1])
+
+
+def test_a_message_that_comes_too_late_is_left_alone(tmp_path):
+    """The server gave it up and went on: acting on it now would change what the silo remembers of an accepted round."""
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, "scaffold", rounds=3), data)
+    grid = local.grid()
+    serve(grid, local.federation, tmp_path / "record")
+    memory = Memory(local.houses[1].folder / "memory")
+    before = memory.load(3).rows["c_i"].params
+    old = [m for m in grid.sent if m.metadata.dst_node_id == 101 and m.metadata.message_type == "train"][-2]
+    old.content.config_records["config"]["server-round"] = 3  # round 3, played again with other contents
+    reply = grid.apps[1](old, Context(1, 101, {}, RecordDict(), {}))
+    assert reply.content.config_records["refusal"]["reason"] == "it got an old message"
+    assert torch.equal(memory.load(3).rows["c_i"].params, before)
+
+
+def test_a_silo_can_not_answer_for_another(tmp_path):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=2)
+
+    def forge(number, reply):
+        if number == 1:
+            reply.metadata.__dict__["_src_node_id"] = 100
+        return reply
+
+    record = Local(tmp_path, plan, data, tamper=forge).serve()
+    assert record.hub.standings[record.keys[1]].accepted == 0
+    assert record.hub.standings[record.keys[0]].accepted == 2

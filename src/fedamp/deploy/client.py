@@ -102,6 +102,7 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
 def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
+    silo.heed(int(config["serial"]))  # type: ignore[arg-type]
     reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
     house.log(f"round {k}: {_told(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})

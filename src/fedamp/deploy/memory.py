@@ -43,5 +43,17 @@ class Memory:
             if old not in (k, began_from):
                 self._path(old).unlink(missing_ok=True)
 
+    def newest(self) -> int:
+        """Return the serial number of the newest message that was acted on, 0 for none."""
+        try:
+            return int((self.folder / "serial").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def note(self, serial: int) -> None:
+        """Keep the serial number of a message that is acted on: none that is older will be."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / "serial", str(serial).encode())
+
     def _path(self, k: int) -> Path:
         return self.folder / f"state-{k:07d}.safetensors"

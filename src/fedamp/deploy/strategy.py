@@ -22,6 +22,8 @@ from fedamp.rows import Rows
 
 POLL = 3.0
 """Seconds between two looks at who is online."""
+CLOCKS = 3600.0
+"""Seconds by which a silo's clock may be wrong."""
 ASK_AGAIN = 60.0
 """Seconds after which a silo that was not let in is asked once more; its operator may have mended it."""
 
@@ -109,12 +111,8 @@ class RowStrategy(Strategy):
         questions = {who: self._message(RecordDict({"config": config}), node, "query") for who, node in nodes.items()}
         patience = min(ASK_AGAIN, self.hub.rules.reply_timeout)
         replies = grid.send_and_receive(list(questions.values()), timeout=patience)
-        asked = {message.metadata.message_id: who for who, message in questions.items()}
         willing = []
-        for reply in replies:
-            who = asked.get(reply.metadata.reply_to_message_id)
-            if who is None:
-                continue
+        for who, reply in _sorted(replies, questions):
             try:
                 _check_willing(reply)
                 samples = vetting.check_samples(_metrics(reply).get("num-examples"))
@@ -124,6 +122,8 @@ class RowStrategy(Strategy):
                 self.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
             except Exception as error:  # whatever a reply holds
                 self._not_let_in(who, str(error))
+        for who in set(nodes) - set(willing) - set(self.asked):
+            self._not_let_in(who, f"no answer within {patience:g} s")
         return [who for who in nodes if who in willing]
 
     def _time_to_ask(self, who: str) -> bool:
@@ -181,11 +181,7 @@ class RowStrategy(Strategy):
         """Return what was replied, decoded; and for all others who were asked, why there is nothing."""
         told: dict[str, Told] = {}
         absent = dict.fromkeys(self.sent, f"no reply within {self.hub.rules.reply_timeout:g} s")
-        asked = {message.metadata.message_id: who for who, message in self.sent.items()}
-        for reply in replies:
-            who = asked.get(reply.metadata.reply_to_message_id)
-            if who is None or who in told:
-                continue
+        for who, reply in _sorted(replies, self.sent):
             try:
                 _check_willing(reply)
             except RefusedError as error:  # it says itself that it can't: absent, and no harm meant
@@ -235,12 +231,8 @@ class RowStrategy(Strategy):
         """Take the last scores."""
         if self.hub.k < self.rounds:
             return None
-        asked = {message.metadata.message_id: who for who, message in self.sent.items()}
         told = {}
-        for reply in replies:
-            who = asked.get(reply.metadata.reply_to_message_id)
-            if who is None:
-                continue
+        for who, reply in _sorted(replies, self.sent):
             try:
                 _check_willing(reply)
                 metrics = vetting.check_metrics(_metrics(reply), self.metrics)
@@ -255,15 +247,28 @@ class RowStrategy(Strategy):
     def _rows(self, rows: Any, who: str, node: int, kind: str) -> Message:
         config: dict[str, Any] = {
             "server-round": self.hub.k + 1,
+            "serial": time.time_ns(),  # grows from message to message, also when the server was started again
             "accepted": self.hub.standing(who).accepted,
             "agreement": self.agreement,
         }
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
 
     def _message(self, content: RecordDict, node: int, kind: str) -> Message:
-        # A message that nobody fetched in its round must not be acted on later.
-        ttl = self.hub.rules.reply_timeout
+        # Long enough for a silo whose clock is wrong; what comes too late is left out by its serial number.
+        ttl = self.hub.rules.reply_timeout + CLOCKS
         return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.hub.k + 1))
+
+
+def _sorted(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
+    """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
+    asked = {message.metadata.message_id: who for who, message in sent.items()}
+    for reply in replies:
+        who = asked.pop(reply.metadata.reply_to_message_id, None)
+        if who is None:
+            continue
+        if not reply.has_error() and reply.metadata.src_node_id != sent[who].metadata.dst_node_id:
+            continue  # a node answers for another
+        yield who, reply
 
 
 def _check_willing(reply: Message) -> None:

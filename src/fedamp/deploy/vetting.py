@@ -38,9 +38,17 @@ def templates(method: Method, w: Rows) -> tuple[Message, Message]:
     return message, reply
 
 
+BUFFERS = ".buffers"
+
+
 def norms(reply: Message) -> dict[str, float]:
-    """Return the length of each entry, in float64."""
-    return {name: float(torch.linalg.vector_norm(rows.params, dtype=torch.float64)) for name, rows in reply.items()}
+    """Return the length of each entry, and of what it carries along, in float64."""
+    lengths = {}
+    for name, rows in reply.items():
+        lengths[name] = float(torch.linalg.vector_norm(rows.params, dtype=torch.float64))
+        if rows.buffers.numel():
+            lengths[name + BUFFERS] = float(torch.linalg.vector_norm(rows.buffers, dtype=torch.float64))
+    return lengths
 
 
 def check_samples(told: object) -> int:
@@ -70,7 +78,9 @@ def outliers(
     for entry in {name for one in lengths.values() for name in one}:
         now = {silo: one[entry] for silo, one in lengths.items() if entry in one}
         middle = _lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
-        factor = rules.samples_factor if entry == "samples" else rules.norm_factor
+        # Buffers may count batches, which go with the samples.
+        counted = entry == "samples" or entry.endswith(BUFFERS)
+        factor = rules.samples_factor if counted else rules.norm_factor
         for silo, length in now.items():
             if length > factor * middle and length > _SHORT:
                 what = "sample count" if entry == "samples" else f"norm of {entry}"
