@@ -9,7 +9,7 @@ from fedamp.attention import TamedSquareRoot
 from fedamp.methods import FedAMP, Separate
 from fedamp.rounds import play_round
 from fedamp.rows import Rows
-from methods.exact import ExactLocal
+from exact import ExactLocal
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
