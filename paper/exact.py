@@ -25,13 +25,16 @@ class ExactLocal:
 
     @property
     def sizes(self) -> Tensor:
+        """An exact step has none."""
         raise AssertionError("an exact step has no samples")
 
     @property
     def steps(self) -> Tensor:
+        """An exact step has none."""
         raise AssertionError("an exact step is not made of steps")
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
+        """Return the point where the direction vanishes."""
         w = start.params.clone()
         for _ in range(100):
             free = w.clone().requires_grad_()

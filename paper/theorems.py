@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from exact import ExactLocal
 from torch import Tensor
 
+from exact import ExactLocal
 from fedamp.attention import make_attention
 from fedamp.methods import FedAMP
 from fedamp.rounds import play_round

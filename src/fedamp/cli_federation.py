@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from fedamp.terminal import fail, out, warn
@@ -60,7 +61,7 @@ def federation_init(
     config: Annotated[Path | None, Flag(help="TOML file with settings; flags come before it.")] = None,
     set: Annotated[list[str] | None, Flag(help="A detail, say method.sigma=25; can be repeated.")] = None,
     reply_timeout: Annotated[float | None, Flag(help="Seconds that a round waits for replies.")] = None,
-    min_silos: Annotated[int | None, Flag(help="Replies without which a round is not counted.")] = None,
+    min_silos: Annotated[int | None, Flag(help="Replies without which a round does not count; 3, or 2 of 2.")] = None,
     norm_factor: Annotated[float | None, Flag(help="How many times as long as the median a reply may be.")] = None,
     strikes: Annotated[int | None, Flag(help="Bad replies in a row after which a silo is set aside.")] = None,
 ) -> None:
@@ -73,11 +74,18 @@ def federation_init(
     from fedamp.deploy.plan import Plan, Rules
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
+    if len(names) < 2:
+        raise ValueError(f"silos are {silos!r}; a federation needs two or more, say hospital-a,hospital-b,hospital-c")
+    # Two silos can compute each other's model: with three or more, no round begins with fewer.
+    given["min_silos"] = min(3, len(names)) if min_silos is None else min_silos
     ruled = ("reply_timeout", "min_silos", "norm_factor", "strikes")
     rules = Rules(**{name: given[name] for name in ruled if given[name] is not None})
     flags = {name: given[name] for name in DESCRIBED}
     read = [read_schema(path) for path in schema]
     agreed = read[0] if len(read) == 1 else merge_schemas(read, [str(path) for path in schema])
+    if agreed.label is not None and label not in (None, agreed.label):
+        raise ValueError(f"label is {label!r}, but the schema predicts {agreed.label!r}; leave it out, or make it anew")
+    flags["label"] = label or agreed.label
     title = name or folder.absolute().name
     description = describe(title, len(names), agreed.task, flags, config, set or [])
     plan = Plan(title, description, agreed)
@@ -184,7 +192,7 @@ def federation_status(folder: Folder) -> None:
     table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
     for silo in said.get("silos", []):
         shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
-        table.add_row(*("" if value is None else str(value) for value in shown))
+        table.add_row(*("" if value is None else escape(str(value)) for value in shown))
     out.print(table)
 
 

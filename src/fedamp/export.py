@@ -102,8 +102,21 @@ def how_to_build(description: Description, module: nn.Module, shape: Sequence[in
 
 
 def how_to_encode(schema: Schema) -> dict[str, Any]:
-    """Return what is needed to turn a silo's rows into inputs: a model sees (x - shift) / scale."""
-    return {"columns": schema.columns, "labels": schema.labels, "shift": schema.shift, "scale": schema.scale}
+    """Return what is needed to turn a silo's rows into inputs: a model sees (x - shift) / scale.
+
+    `inputs` are the model's, in order: a column of numbers, or a word of a column, which is 1 where it stands, else 0.
+    """
+    return {
+        "task": schema.task,
+        "columns": schema.columns,
+        "words": {column: list(words) for column, words in schema.categories.items()},
+        "inputs": list(schema.features),
+        "labels": schema.labels,
+        "shift": schema.shift,
+        "scale": schema.scale,
+        "target_shift": schema.target_shift,
+        "target_scale": schema.target_scale,
+    }
 
 
 def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | None:

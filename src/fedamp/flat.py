@@ -48,6 +48,12 @@ class FlatModel:
         """b: how many values are carried along."""
         return sum(b.numel() for b in self._buffers.values())
 
+    @property
+    def variances(self) -> Tensor:
+        """Which buffer values are variances, `(b,)` bool: a negative one would make a model useless."""
+        parts = [torch.full((b.numel(),), n.endswith("running_var")) for n, b in self._buffers.items()]
+        return torch.cat([*parts, torch.empty(0, dtype=torch.bool)])
+
     def row(self, module: nn.Module | None = None) -> Rows:
         """Return a module's values (by default the ones this model was made with) as a stack of height one."""
         if module is None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +61,13 @@ class RunFolder:
             write_whole(self.path / LINES, "".join(_text(line) for line in before).encode())
         return saved
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Write a round's line."""
+    def add(self, line: Mapping[str, Any], sync: bool = False) -> None:
+        """Write a round's line; with `sync` it is on the disk when this returns."""
         with self._said_clearly(), (self.path / LINES).open("a", encoding="utf-8") as file:
             file.write(_text(line))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint."""

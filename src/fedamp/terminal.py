@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -114,7 +115,7 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
 def warn(text: str) -> None:
     """Show a warning on stderr."""
-    err.print(f"[yellow]warning:[/yellow] {text}", soft_wrap=True, highlight=False)
+    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

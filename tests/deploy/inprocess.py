@@ -20,12 +20,15 @@ from flwr.supercore.task_identity import TaskIdentity
 from fedamp.assembly import assemble
 from fedamp.data.schema import make_schema
 from fedamp.data.silos import read_silos
+from fedamp.deploy import strategy
 from fedamp.deploy.client import House, make_client_app
 from fedamp.deploy.plan import Federation, Member, Plan, Rules, Seat
 from fedamp.deploy.record import Record
 from fedamp.deploy.server import serve
 from fedamp.description import Description, Named
 from fedamp.rounds import Round, draw_present, play_round
+
+strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
 
 # A message belongs to a run; outside of one Flower has to be told so.
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -1,20 +1,26 @@
 """Nothing bad gets in: each bad reply is refused by name, counts as absent, and does not touch the state."""
 
 import io
+import json
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from deploy.inprocess import Local, engine_rounds, plan_of, write_silos
+from fedamp.deploy import strategy
+from fedamp.deploy.client import make_client_app
 from fedamp.deploy.plan import Rules
 from fedamp.deploy.server import serve
 from fedamp.deploy.silo import metric_names
 from fedamp.description import Named
 from fedamp.models import code_digest
+from fedamp.reading import read_run
+from fedamp.report.page import write_report
 from fedamp.rounds import draw_present
 
 ROUNDS, BAD = 3, 1
@@ -90,6 +96,11 @@ CHANGES = {
     "absurd count": (tell("num-examples", 10**9), "sample count is 1e\\+09, more than 1000 times"),
     "nan count": (tell("num-examples", float("nan")), "sample count is nan"),
     "something else": (tell("patients", 3), "tells patients"),
+    "a forged line": (tell("\n2026-01-01 round 99/99: all is well \x1b[31m", 3), "tells 2026-01-01 round 99/99"),
+    "accuracy of 5": (tell("test.own.accuracy", 5.0), "test.own.accuracy is 5; expected a share"),
+    "accuracy of nan": (tell("test.own.accuracy", float("nan")), "test.own.accuracy is nan"),
+    "an absurd loss": (tell("test.own.loss", 1e300), "test.own.loss is 1e\\+300"),
+    "a negative time": (tell("train-seconds", -1.0), "train-seconds is -1"),
     "a list": (tell("train-loss", [1.0, 2.0]), "of type list"),
 }
 
@@ -131,12 +142,15 @@ def test_a_weight_of_its_own_making_is_refused(tmp_path):
     assert "weighs itself with 1e+06 samples" in (tmp_path / "record" / "log.txt").read_text()
 
 
-def test_what_a_model_carries_along_is_checked_too(tmp_path):
-    """BatchNorm's statistics are mixed with everybody's: a huge one must not get in."""
+@pytest.mark.parametrize(
+    ("place", "value", "words"), [(0, 1e30, "norm of w.buffers is 1e+30"), (5, -0.5, "a negative variance")]
+)
+def test_what_a_model_carries_along_is_checked_too(tmp_path, place, value, words):
+    """BatchNorm's statistics are mixed with everybody's: a huge one, or a negative variance, must not get in."""
 
     def change(arrays, metrics):
         buffers = arrays["w.buffers"].numpy().copy()
-        buffers[0] = 1e30
+        buffers[place] = value
         arrays["w.buffers"] = Array(buffers)
 
     (tmp_path / "normed_net.py").write_text(
@@ -153,7 +167,7 @@ def test_what_a_model_carries_along_is_checked_too(tmp_path):
         Local(tmp_path, plan, data, tamper=changed(change)).serve()
     finally:
         sys.path.remove(str(tmp_path))
-    assert "norm of w.buffers is 1e+30" in (tmp_path / "record" / "log.txt").read_text()
+    assert words in (tmp_path / "record" / "log.txt").read_text()
 
 
 def test_two_silos_can_not_lift_the_median_alone(tmp_path):
@@ -172,7 +186,7 @@ def test_three_bad_replies_in_a_row_set_a_silo_aside_until_the_operator_lets_it_
         if number == BAD and k <= 3:
             return changed(with_value(np.nan))(number, _as_round_two(reply))
         if k == 6 and number == 0:  # the operator's word, while round 6 is being played
-            admit = tmp_path / "record" / "admit"
+            admit = tmp_path / "admit"
             admit.mkdir()
             (admit / "silo-1").touch()
         return reply
@@ -234,3 +248,72 @@ def test_what_leaves_a_silo_is_written_down(tmp_path):
 
     Local(tmp_path, plan_of(data, rounds=2, validation=0.2), data, tamper=look).serve()
     assert seen - set(metric_names("accuracy")) == {"arrays", "metrics", "w.params", "w.buffers"}
+
+
+def test_a_failing_round_is_told_once_and_the_pause_grows(tmp_path, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(strategy.time, "sleep", pauses.append)
+    monkeypatch.setattr(strategy, "FIRST_PAUSE", 3.0)
+    data = write_silos(tmp_path / "data")
+    lost = iter(range(4))
+
+    def tamper(number, reply):
+        if number == 1 and reply.metadata.group_id == "2" and next(lost, None) is not None:
+            return None
+        return reply
+
+    Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=3), tamper=tamper).serve()
+    assert (tmp_path / "record" / "log.txt").read_text().count("does not count") == 1
+    assert pauses == [3.0, 6.0, 12.0, 24.0]
+
+
+def test_a_log_that_can_not_be_written_is_not_told_to_the_server(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
+    (local.houses[1].folder / "log.txt").mkdir(parents=True)
+    assert local.serve().hub.standings[local.federation.members[1].key].accepted == 2
+
+    def gone(context):
+        raise FileNotFoundError(2, "no such file", "/secret/ward-17")
+
+    grid = local.grid()
+    reply = make_client_app(gone)(grid_message(grid, local), Context(1, 100, {}, RecordDict(), {}))
+    assert "ward-17" not in str(reply.content)
+
+
+def grid_message(grid, local):
+    serve(grid, replace(local.federation, members=local.federation.members), local.folder / "another")
+    return grid.sent[0]
+
+
+def test_a_silo_that_never_answers_the_first_question_costs_ever_less(tmp_path, monkeypatch):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=6), data, Rules(min_silos=2))
+    grid = local.grid()
+    ask, asked = grid.send_and_receive, []
+
+    def deaf(messages, timeout=None):
+        asked.extend(m for m in messages if m.metadata.dst_node_id == 102)
+        return ask([m for m in messages if m.metadata.dst_node_id != 102])
+
+    grid.send_and_receive = deaf
+    monkeypatch.setattr(strategy, "ASK_AGAIN", 0.0)
+    clock = iter(range(0, 10_000, 1))
+    monkeypatch.setattr(strategy.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(strategy, "ASK_AGAIN", 2.0)
+    serve(grid, local.federation, tmp_path / "record")
+    assert 1 <= len(asked) <= 3
+    status = json.loads((tmp_path / "record" / "status.json").read_text())
+    assert status["silos"][2]["state"] == "not let in"
+    assert "no answer within" in status["silos"][2]["reason"]
+    assert read_run(tmp_path / "record").result["best"] is not None
+    write_report([tmp_path / "record"])  # a silo that never came has no size
+
+
+def test_a_silo_that_was_never_accepted_enters_no_mean(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=3), data, tamper=lambda i, reply: None if i == 2 else reply)
+    local.serve()
+    result = read_run(tmp_path / "record").result
+    assert result["best"] is not None
+    assert result["per_client"][2] is None

@@ -10,7 +10,7 @@ from flwr.app import Context, RecordDict
 
 from deploy.inprocess import Local, engine_rounds, plan_of, write_silos
 from fedamp.deploy.memory import Memory
-from fedamp.deploy.plan import Rules, Seat
+from fedamp.deploy.plan import Plan, Rules, Seat
 from fedamp.deploy.server import serve
 from fedamp.methods import METHODS
 from fedamp.reading import read_lines, read_run
@@ -288,3 +288,97 @@ def test_a_silo_can_not_answer_for_another(tmp_path):
     record = Local(tmp_path, plan, data, tamper=forge).serve()
     assert record.hub.standings[record.keys[1]].accepted == 0
     assert record.hub.standings[record.keys[0]].accepted == 2
+
+
+@pytest.mark.parametrize("damage", ["checkpoints", "a line"])
+def test_a_damaged_record_is_not_begun_anew(tmp_path, damage):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=4), data)
+    local.serve(rounds=2)
+    record = tmp_path / "record"
+    if damage == "checkpoints":
+        for path in record.glob("checkpoint-*"):
+            path.write_bytes(b"damaged")
+    else:
+        lines = (record / "rounds.jsonl").read_text().splitlines(keepends=True)
+        (record / "rounds.jsonl").write_text("".join(lines[:2]))
+    before = (record / "rounds.jsonl").read_text()
+    with pytest.raises(ValueError, match="no checkpoint that fits them"):
+        local.serve()
+    assert (record / "rounds.jsonl").read_text() == before
+
+
+def test_members_that_were_moved_or_taken_out_are_refused(tmp_path):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=4)
+    local = Local(tmp_path, plan, data)
+    local.serve(rounds=2)
+    a, b, c = local.federation.members
+    for members in ((b, a, c), (a, b)):
+        with pytest.raises(ValueError, match="put them back in their order"):
+            serve(local.grid(), replace(local.federation, members=members), tmp_path / "record")
+
+
+def test_a_clock_that_goes_back_stops_nobody(tmp_path, monkeypatch):
+    """Messages are numbered by the server's starts, not by its clock."""
+    import time
+
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=3), data)
+    local.serve(rounds=1)
+    monkeypatch.setattr(time, "time_ns", lambda: 1)
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    assert local.serve().hub.k == 3
+
+
+def test_who_is_set_aside_stays_so_when_the_server_is_started_again(tmp_path):
+    """Also where no round has counted since."""
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data)
+    local.serve(rounds=1)
+    path = tmp_path / "record" / "status.json"
+    status = json.loads(path.read_text())
+    status["silos"][1] |= {"state": "set aside", "strikes": 3, "reason": "it was bad"}
+    path.write_text(json.dumps(status))
+    record = local.serve()
+    assert record.hub.standings[record.keys[1]].accepted == 1
+    assert record.hub.standings[record.keys[1]].aside
+
+
+def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
+    """From a csv row to a prediction, with torch and safetensors alone."""
+    from safetensors.torch import load_file
+
+    from fedamp.data.schema import make_schema
+    from fedamp.data.silos import read_silo
+    from fedamp.deploy.client import House
+    from fedamp.description import Description, Named
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in "ab":
+        rows = "".join(f"{20 + i},{'xy'[i % 2]}w,{i * 0.5},{'no' if i < 15 else 'yes'}\n" for i in range(30))
+        (folder / f"{name}.csv").write_text("age,ward,dose,outcome\n" + rows)
+    silos = [read_silo(folder / f"{name}.csv", "outcome") for name in "ab"]
+    description = Description(
+        data="x", setting=Named("natural"), clients=2, label="outcome", rounds=6, model=Named("mlp"), batch_size=5
+    )
+    plan = Plan("test", description, make_schema(silos))
+    local = Local(tmp_path, plan, folder)
+    local.paths = [folder / "a.csv", folder / "b.csv"]
+    local.houses = {
+        i: House(Seat(plan, f"silo-{i}", i, "nowhere:1"), path, tmp_path / f"house-{i}")
+        for i, path in enumerate(local.paths)
+    }
+    local.serve()
+    how = json.loads((tmp_path / "house-0/models/own.json").read_text())
+    state = load_file(tmp_path / "house-0/models/own.safetensors")
+    model = torch.nn.Sequential(*[getattr(torch.nn, name)(**options) for name, options in how["layers"]])
+    model.load_state_dict(state)
+    row = {"age": 48.0, "ward": "xw", "dose": 14.0}
+    values = []
+    for name in how["inputs"]:
+        column, equals, word = name.partition("=")
+        values.append(float(row[column] == word) if equals and column in how["words"] else row[name])
+    x = (torch.tensor(values) - torch.tensor(how["shift"])) / torch.tensor(how["scale"])
+    assert how["labels"][int(model(x[None]).argmax())] == "yes"

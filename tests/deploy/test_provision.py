@@ -1,13 +1,17 @@
 """What `federation init` writes, and what `silo check` finds."""
 
 import hashlib
+import http.server
 import json
 import os
 import re
-import socket
+import shutil
 import ssl
 import stat
 import subprocess
+import sys
+import threading
+import time
 import tomllib
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -25,7 +29,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: E4
 from fedamp import __version__  # noqa: E402
 from fedamp.data.schema import make_schema  # noqa: E402
 from fedamp.data.silos import RawSilo, read_silo  # noqa: E402
-from fedamp.deploy import certificates, checkup, processes, provision  # noqa: E402
+from fedamp.deploy import certificates, checkup, guard, processes, provision  # noqa: E402
 from fedamp.deploy.plan import Plan, Rules, read_federation, read_seat  # noqa: E402
 from fedamp.description import Description  # noqa: E402
 
@@ -394,33 +398,44 @@ def test_a_server_that_is_away_or_another_is_told(tmp_path):
         assert "is not the federation's server" in server().fault
     with listening(tmp_path / "fed/server", port):
         assert server() == checkup.Finding("server", note=f"localhost:{port} answers, and it is the right one")
+    for ahead, words in ((30, ""), (-30, "s ahead of the server's"), (900, "s behind the server's")):
+        with listening(tmp_path / "fed/server", port, ahead):
+            fault = server().fault
+            assert (words in fault and "NTP" in fault) if words else not fault
 
 
 class listening:  # noqa: N801
-    """A TLS server that shakes hands."""
+    """A server with a federation's certificate, whose clock may be wrong."""
 
-    def __init__(self, server: Path, port: int) -> None:
-        self.command = ["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet"]
-        self.command += ["-cert", server / "server.crt", "-key", server / "server.key"]
-        self.port = port
+    def __init__(self, server: Path, port: int, ahead: float = 0.0) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_error(403)
+
+            def date_time_string(self, timestamp=None) -> str:
+                return super().date_time_string(time.time() + ahead)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server / "server.crt", server / "server.key")
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.server.handle_error = lambda *_: None  # a client that hangs up is what is tested
 
     def __enter__(self) -> None:
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=-3)
-
-        def answers() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-        assert processes.wait_until(answers, 10)
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
+        self.thread.start()
 
     def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(10)
 
 
 def test_admit_is_for_members(fedamp_command, federation):
     assert fedamp_command("federation", "admit", federation, NAMES[1])[0] == 0
-    assert (federation / "record/admit" / NAMES[1]).exists()
+    assert (federation / "admit" / NAMES[1]).exists()
     code, _, err = fedamp_command("federation", "admit", federation, "stranger")
     assert code == 2
     assert "there is no silo 'stranger'" in err
@@ -447,3 +462,96 @@ def test_digits_of_three_silos(tmp_path):
     assert [silo.name for silo in read] == ["hospital-a", "hospital-b", "hospital-c"]
     assert {silo.x.shape[1:] for silo in read} == {(8, 8)}
     assert all(len(np.unique(silo.y)) == 10 for silo in read)
+
+
+def test_a_bundle_whose_programs_can_not_run_is_not_connected(tmp_path):
+    """Else Flower would find its own program further on, and run the app that the server sends."""
+    folder = tmp_path / "bin"
+    guard.write_programs(folder)
+    flower = Path(sys.executable).parent
+    path = guard.guarded_path(folder, os.pathsep.join([str(flower), "/usr/bin", "/bin"]))
+    assert path.split(os.pathsep)[0] == str(folder)
+    assert str(flower) not in path.split(os.pathsep)
+    (folder / guard.OURS).chmod(0o600)  # as on a file system without programs
+    with pytest.raises(ValueError, match="can't be run"):
+        guard.guarded_path(folder, str(flower))
+    (folder / guard.OURS).write_text("#!/bin/sh\necho something else\n")
+    (folder / guard.OURS).chmod(0o700)
+    with pytest.raises(ValueError, match="something else"):
+        guard.guarded_path(folder, "/usr/bin:/bin")
+    with pytest.raises(ValueError, match="move the bundle"):
+        guard.guarded_path(tmp_path / "a:b", "/usr/bin")
+
+
+def test_a_colon_in_a_bundles_path_is_told_by_check(federation, tmp_path, fedamp_command):
+    odd = tmp_path / "a:b"
+    shutil.copytree(federation / "bundles" / NAMES[0], odd)
+    data = silo_data(tmp_path / "own.npz")
+    code, out, err = fedamp_command("silo", "check", odd, "--data", data, "--offline")
+    assert code == 2
+    assert "move the bundle" in out + err
+    code, _, err = fedamp_command("silo", "up", odd, "--data", data)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
+    for name in "ab":
+        rows = "".join(f"{i},{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(20))
+        (tmp_path / f"{name}.csv").write_text("age,ward,outcome\n" + rows)
+        fedamp_command("data", "schema", f"{name}.csv", "--label", "outcome", "--out", f"{name}.json")
+    flags = ["--schema", "a.json", "--schema", "b.json", "--silos", "a,b"]
+    code, _, err = fedamp_command("federation", "init", "wrong", *flags, "--label", "outcom")
+    assert (code, "the schema predicts 'outcome'" in err) == (2, True)
+    code, _, err = fedamp_command("federation", "init", "fed", *flags)
+    assert code == 0, err
+    seat = read_seat(tmp_path / "fed/bundles/a")
+    assert seat.plan.description.label == "outcome"
+    assert read_federation(tmp_path / "fed").rules.min_silos == 2
+    assert fedamp_command("silo", "check", "fed/bundles/a", "--data", "a.csv", "--offline")[0] == 0
+
+
+def test_code_that_does_not_come_along_whole_is_told_at_init(fedamp_command, tmp_path):
+    (tmp_path / "outer_layers.py").write_text("from torch import nn\nlayer = nn.Linear\n")
+    (tmp_path / "outer_net.py").write_text(
+        "from outer_layers import layer\ndef small(input_shape, num_outputs):\n"
+        "    return layer(input_shape[0], num_outputs)\n"
+    )
+    fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
+    flags = ["--schema", "s.json", "--silos", "a,b", "--model", "outer_net:small"]
+    code, _, err = fedamp_command("federation", "init", "fed", *flags)
+    assert code == 2
+    assert "outer_layers" in err
+    assert "--code" in err
+    assert not (tmp_path / "fed").exists()
+
+
+@pytest.mark.parametrize("change", [{"rules": []}, {"silos": 3}, {"description": []}])
+def test_a_damaged_federation_is_one_line(federation, fedamp_command, change):
+    path = federation / "federation.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    code, _, err = fedamp_command("federation", "status", federation)
+    assert (code, err.count("\n")) == (2, 1), err
+
+
+def test_a_reason_from_elsewhere_can_not_break_the_status(federation, fedamp_command):
+    (federation / "record").mkdir()
+    silo = {"name": "a", "state": "missing", "since": 2, "samples": 3, "strikes": 1, "reason": "[/red] gone [link=x]"}
+    (federation / "record/status.json").write_text(
+        json.dumps({"state": "running", "round": 1, "rounds": 2, "updated": "now", "silos": [silo]})
+    )
+    code, out, err = fedamp_command("federation", "status", federation)
+    assert code == 0, err
+    assert "[/red]" in out
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "99999"])
+def test_a_port_that_is_none_is_one_line(federation, fedamp_command, port):
+    code, _, err = fedamp_command("federation", "up", federation, "--port", port)
+    assert (code, "from 1 to 65535" in err) == (2, True)
+
+
+def test_a_folder_that_can_not_be_made_is_one_line(fedamp_command, tmp_path):
+    fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
+    for folder in ("/proc/x/fed", 'a"b/fed', "a%b"):
+        code, _, err = fedamp_command("federation", "init", folder, "--schema", "s.json", "--silos", "a,b")
+        assert (code, err.count("\n")) == (2, 2 if "warning" in err else 1), err

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from exact import ExactLocal
 from fedamp.attention import TamedSquareRoot
 from fedamp.methods import FedAMP, Separate
 from fedamp.rounds import play_round
 from fedamp.rows import Rows
-from exact import ExactLocal
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -48,6 +48,7 @@ class Schema:
     target_spread: float  # regression: of the targets; else 1
     pictures: bool  # the inputs are bytes
     count: int  # rows behind the means
+    label: str | None = None  # csv: the column to predict
     version: int = VERSION
 
     @property
@@ -72,6 +73,10 @@ class Schema:
         checks.one_of("task of the schema", self.task, TASKS)
         checks.count("count of the schema", self.count)
         checks.truth("pictures of the schema", self.pictures)
+        if self.label is not None and (not isinstance(self.label, str) or self.label in (self.columns or ())):
+            raise ValueError(
+                f"label of the schema is {brief(self.label)}; expected the name of a column beside its columns"
+            )
         self._check_names()
         self._check_shape()
         self._check_numbers()
@@ -257,6 +262,7 @@ def _describe(silo: RawSilo, task: str) -> Schema:
         target_spread=float(np.sqrt(target_variance[0])),
         pictures=bool(pictures),
         count=len(silo),
+        label=silo.label,
     )
 
 
@@ -268,6 +274,11 @@ def _merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
             raise ValueError(
                 f"task of {name} is {schema.task} and that of {first} is {merged.task}; "
                 "expected the same: name the task where each schema is made"
+            )
+        if None not in (schema.label, merged.label) and schema.label != merged.label:
+            raise ValueError(
+                f"{name} predicts {brief(schema.label)} and {first} predicts {brief(merged.label)}; expected one "
+                "column: name it with --label where each schema is made"
             )
         difference = _layout_difference(merged, schema.columns, schema.categories, schema.input_shape, schema.pictures)
         if difference:

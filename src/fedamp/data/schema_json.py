@@ -15,7 +15,7 @@ from fedamp.data.silos import brief, listed, shown
 def schema_differences(a: Schema, b: Schema) -> list[str]:
     """Return in words what differs between two schemas; none where they are the same."""
     lines = []
-    for name in ("task", "input_shape", "pictures", "count", "target_shift", "target_spread", "version"):
+    for name in ("task", "label", "input_shape", "pictures", "count", "target_shift", "target_spread", "version"):
         if getattr(a, name) != getattr(b, name):
             lines.append(f"{name} is {getattr(a, name)} in the first and {getattr(b, name)} in the second")
     if (a.columns is None) != (b.columns is None):
@@ -60,6 +60,7 @@ def schema_from_json(text: str) -> Schema:
     # The version comes first: with another one, other keys are no surprise.
     if _whole(values.get("version")) and values["version"] != VERSION:
         raise ValueError(f"version of the schema is {brief(values['version'])}; expected {VERSION}: update fedamp")
+    values.setdefault("label", None)  # it came later
     unknown, missing = [key for key in values if key not in known], [key for key in known if key not in values]
     if unknown or missing:
         raise ValueError(

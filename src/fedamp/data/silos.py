@@ -41,6 +41,7 @@ class RawSilo:
     y: Array  # (N,) numbers or str
     columns: tuple[str, ...] | None = None
     words: Mapping[str, Array] = field(default_factory=dict)  # column -> (N,) str
+    label: str | None = None  # csv: the column that y is from
 
     def __post_init__(self) -> None:
         of = f"of silo {self.name!r}"
@@ -324,7 +325,7 @@ def _read_csv(file: IO[str], name: str, label: str) -> RawSilo:
         else:
             numbers.append(values)
     x = np.stack(numbers, axis=1) if numbers else np.empty((len(rows), 0))
-    return RawSilo(name, x, y, tuple(column for column in header if column != label), words)
+    return RawSilo(name, x, y, tuple(column for column in header if column != label), words, label)
 
 
 def _read_rows(file: IO[str]) -> tuple[list[str], list[list[str]], list[int]]:
@@ -481,4 +482,4 @@ def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawS
     orders = [[part.numeric.index(column) for column in first.numeric] for part in parts]
     xs = [part.x if first.columns is None else part.x[:, order] for part, order in zip(parts, orders, strict=True)]
     words = {column: np.concatenate([part.words[column] for part in parts]) for column in first.words}
-    return RawSilo(folder.name, np.concatenate(xs), np.concatenate(ys), first.columns, words)
+    return RawSilo(folder.name, np.concatenate(xs), np.concatenate(ys), first.columns, words, first.label)

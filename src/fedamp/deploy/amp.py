@@ -23,6 +23,7 @@ from fedamp.deploy.hub import Hub, Told
 from fedamp.deploy.identity import identity_of
 from fedamp.deploy.named import Layout
 from fedamp.deploy.plan import Rules
+from fedamp.deploy.wire import one_line
 from fedamp.rows import Rows
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None
@@ -58,7 +59,7 @@ class _Attentive(FedAvg):
         if self.hub is None or self.layout is None:
             self.layout = Layout.of(arrays, self.buffers)
             self.first = self.layout.row(arrays)
-            self.hub = Hub(self.method, self.rules, self.first)
+            self.hub = Hub(self.method, self.rules, self.first, self.layout.variances)
         return self.hub, self.layout
 
     def _messages(
@@ -115,7 +116,7 @@ class _Attentive(FedAvg):
                 told[who] = self._decode(reply.content)
                 contents[who] = reply.content
             except Exception as error:  # whatever a reply holds must not stop the others
-                self._struck(who, str(error) or type(error).__name__)
+                self._struck(who, one_line(error) or type(error).__name__)
         good, refused = self.hub.sift(told)
         for who, reason in refused.items():
             self._struck(who, reason)
@@ -132,7 +133,9 @@ class _Attentive(FedAvg):
         if len(records) != 1 or len(metrics) != 1:
             raise ValueError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
         samples = vetting.check_samples(metrics[0].get(self.weighted_by_key))
-        return Told({"w": self.layout.row(records[0])}, samples, {})
+        reply = {"w": self.layout.row(records[0])}
+        vetting.check_variances(reply, self.layout.variances)
+        return Told(reply, samples, {})
 
     def _struck(self, who: str, reason: str) -> None:
         assert self.hub is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -29,7 +28,8 @@ def command_of(seat: Seat, bundle: Path, data: Path) -> list[str]:
     node = bundle / "run" / "node.toml"
     node.parent.mkdir(mode=0o700, exist_ok=True)
     # A file, and not words on the command line: paths may hold quotes and blanks, and are not for others to list.
-    node.write_text(f"bundle = {json.dumps(str(bundle))}\ndata = {json.dumps(str(data))}\n")
+    texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
+    node.write_text("bundle = {}\ndata = {}\n".format(*texts), encoding="utf-8")
     return [
         *(processes.program("flower-supernode"), "--superlink", seat.server),
         *("--root-certificates", str(bundle / "ca.crt"), "--auth-supernode-private-key", str(bundle / "key")),
@@ -41,12 +41,13 @@ def up(seat: Seat, bundle: Path, data: Path, say: Say) -> None:
     """Take part until Ctrl-C; whenever the connection's program ends it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
+    run.mkdir(mode=0o700, exist_ok=True)
     with processes.ending_in_order(), processes.only_one(run / "up.lock", f"silo {seat.name} of {bundle}"):
         follower = processes.Follower(run / "log.txt")
         log = processes.begin_log(run / "supernode.log")
         env = processes.environment(run / "flwr", bundle / "code")
         guard.write_programs(run / "bin")
-        env["PATH"] = os.pathsep.join([str(run / "bin"), env["PATH"]])
+        env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
         say(f"silo {seat.name} takes part at {seat.server}; Ctrl-C leaves")
         pause = PAUSE
         while True:
@@ -86,4 +87,6 @@ def _reason(lines: list[str]) -> str:
     told = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
     if told and REFUSED in told[-1]:
         return "the server does not know this silo's key, or has not yet noticed that its last connection is gone"
+    if not told and any("terminated gracefully" in line for line in lines):
+        return "the server turned it away without a word; is this machine's clock right? `fedamp silo check` compares"
     return told[-1] if told else ""

@@ -86,7 +86,10 @@ def check_private(key: bytes) -> None:
 
 def validity(certificate: bytes) -> tuple[datetime, datetime]:
     """Return from when to when a certificate is valid."""
-    read = x509.load_pem_x509_certificate(certificate)
+    try:
+        read = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise ValueError("the file ca.crt is damaged or no certificate; unpack the bundle anew") from None
     return read.not_valid_before_utc, read.not_valid_after_utc
 
 

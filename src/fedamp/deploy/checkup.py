@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import socket
+import http.client
+import os
 import ssl
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fedamp.data.schema import apply_schema, schema_notes
 from fedamp.data.silos import read_silo
-from fedamp.deploy import processes
+from fedamp.deploy import guard, processes
 from fedamp.deploy.plan import SCHEMA, SILO, Seat, disagreement, read_seat
 
 FILES = (SILO, SCHEMA, "ca.crt", "key")
 WAIT = 10.0  # seconds for the server to answer
+AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     yield _try("key", lambda: _key(bundle / "key"))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("Flower", lambda: processes.program("flower-supernode") and "")
+    yield _try("guard", lambda: _guard(bundle))
     yield _try("version", lambda: _version(seat, bundle))
     readable = _try("data", lambda: _data(seat, data))
     yield readable
@@ -104,6 +108,14 @@ def _certificate(path: Path) -> str:
     return f"valid until {end:%Y-%m-%d}"
 
 
+def _guard(bundle: Path) -> str:
+    folder = bundle.absolute() / "run" / "bin"
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    guard.write_programs(folder)
+    guard.guarded_path(folder, os.environ.get("PATH", os.defpath))
+    return "only the installed package is run here, whatever the server sends"
+
+
 def _version(seat: Seat, bundle: Path) -> str:
     use_code(bundle)
     here = seat.plan.here()
@@ -130,14 +142,31 @@ def _server(seat: Seat, authority: Path) -> str:
     host, _, port = seat.server.rpartition(":")
     host = host.strip("[]")
     context = ssl.create_default_context(cafile=str(authority))
+    connection = http.client.HTTPSConnection(host, int(port), timeout=WAIT, context=context)
     try:
-        with (
-            socket.create_connection((host, int(port)), timeout=WAIT) as connection,
-            context.wrap_socket(connection, server_hostname=host),
-        ):
-            return f"{seat.server} answers, and it is the right one"
+        connection.request("GET", "/health")
+        date = connection.getresponse().getheader("Date")
     except ssl.SSLCertVerificationError as error:
         raise ValueError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
-    except OSError as error:
-        why = error.strerror or str(error) or type(error).__name__
-        raise ValueError(f"{seat.server} can't be reached ({why}); is the server up, and the port open?") from None
+    except (OSError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ValueError(
+            f"{seat.server} can't be reached ({why}); is the server up, and the port open? (--offline leaves this out)"
+        ) from None
+    finally:
+        connection.close()
+    _clock(date)
+    return f"{seat.server} answers, and it is the right one"
+
+
+def _clock(date: str | None) -> None:
+    """Refuse a clock that Flower would: a silo's may be 5 s ahead of the server's and 300 s behind it."""
+    if date is None:
+        return
+    ahead = (datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds()
+    if not -BEHIND < ahead < AHEAD:
+        word = "ahead of" if ahead > 0 else "behind"
+        raise ValueError(
+            f"this machine's clock is {abs(ahead):.0f} s {word} the server's, and Flower refuses that; let both "
+            "follow a time server (NTP)"
+        )

@@ -7,7 +7,9 @@ its text might hold what must not leave the house.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -39,10 +41,11 @@ class House:
         return open_silo(self.seat, self.data, self.folder, theirs)
 
     def log(self, text: str) -> None:
-        """Write a line for the silo's operator."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        """Write a line for the silo's operator; a disk that is full must not end the round, nor tell of itself."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / LOG).open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
 
 def house_of(context: Context) -> House:
@@ -58,40 +61,46 @@ def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
     @app.query()
     def query(message: Message, context: Context) -> Message:
         """Compare plans; tell how many samples there are."""
-        return _answer(message, house(context), _query)
+        return _answer(message, context, house, _query)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         """Train for a round; score what was received and what came of it."""
-        return _answer(message, house(context), _train)
+        return _answer(message, context, house, _train)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         """Take the last cloud model, and score it."""
-        return _answer(message, house(context), _evaluate)
+        return _answer(message, context, house, _evaluate)
 
     return app
 
 
-def _answer(message: Message, house: House, act: Callable[[Silo, House, Message], RecordDict]) -> Message:
+Act = Callable[[Silo, House, Message], RecordDict]
+
+
+def _answer(message: Message, context: Context, find: Callable[[Context], House], act: Act) -> Message:
+    """Act on a message; whatever goes wrong is told at home in full, and to the server in a word."""
+    house: House | None = None
     try:
-        config = message.content.config_records["config"]
-        theirs = json.loads(str(config["agreement"]))
+        house = find(context)
+        theirs = json.loads(str(message.content.config_records["config"]["agreement"]))
         content = act(house.open(theirs), house, message)
     except UnwillingError as error:
-        house.log(f"not taking part: {error}")
-        content = _refusal(error.public)
+        content = _refusal(error.public, house, str(error))
     except RefusedError as error:
-        house.log(f"not taking part: the server's message can't be used: {error}")
-        content = _refusal("it can't use the server's message")
-    except Exception:  # whatever a model or a disk does: told here in full, and there in a word
-        house.log(f"not taking part: an error\n{traceback.format_exc()}")
-        content = _refusal("it failed; its own log says why")
+        content = _refusal("it can't use the server's message", house, f"the server's message can't be used: {error}")
+    except Exception:  # whatever a model or a disk does
+        content = _refusal("it failed; its own log says why", house, f"an error\n{traceback.format_exc()}")
     return Message(content, reply_to=message)
 
 
-def _refusal(reason: str) -> RecordDict:
-    return RecordDict({"refusal": ConfigRecord({"reason": reason})})
+def _refusal(public: str, house: House | None, private: str) -> RecordDict:
+    if house is None:  # its bundle can't be read, so that nobody knows where its log is
+        print(f"not taking part: {private}", file=sys.stderr)
+    else:
+        house.log(f"not taking part: {private}")
+    return RecordDict({"refusal": ConfigRecord({"reason": public})})
 
 
 def _query(silo: Silo, house: House, message: Message) -> RecordDict:
@@ -102,7 +111,7 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
 def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
-    silo.heed(int(config["serial"]))  # type: ignore[arg-type]
+    silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
     reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
     house.log(f"round {k}: {_told(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})

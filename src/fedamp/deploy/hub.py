@@ -49,6 +49,7 @@ class Hub:
     method: Method
     rules: Rules
     first: Rows  # a first model (1, d), to know what messages look like
+    variances: Tensor | None = None  # which of a model's buffers are variances, (b,)
     k: int = 0
     state: State | None = None
     order: list[str] = field(default_factory=list)  # whose row is where

@@ -43,17 +43,18 @@ class Memory:
             if old not in (k, began_from):
                 self._path(old).unlink(missing_ok=True)
 
-    def newest(self) -> int:
-        """Return the serial number of the newest message that was acted on, 0 for none."""
+    def newest(self, life: str) -> int:
+        """Return the serial number of the newest message of this federation that was acted on, 0 for none."""
         try:
-            return int((self.folder / "serial").read_text())
+            told, _, serial = (self.folder / "serial").read_text().rpartition(" ")
+            return int(serial) if told == life else 0
         except (OSError, ValueError):
             return 0
 
-    def note(self, serial: int) -> None:
+    def note(self, life: str, serial: int) -> None:
         """Keep the serial number of a message that is acted on: none that is older will be."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "serial", str(serial).encode())
+        write_whole(self.folder / "serial", f"{life} {serial}".encode())
 
     def _path(self, k: int) -> Path:
         return self.folder / f"state-{k:07d}.safetensors"

@@ -52,6 +52,12 @@ class Layout:
         """The type of the parameters, and so of the rows."""
         return next(iter(self.params.values())).dtype
 
+    @property
+    def variances(self) -> Tensor:
+        """Which buffer values are variances, `(b,)` bool."""
+        parts = [torch.full((like.numel(),), name.endswith("running_var")) for name, like in self.buffers.items()]
+        return torch.cat([*parts, torch.empty(0, dtype=torch.bool)])
+
     def row(self, record: ArrayRecord) -> Rows:
         """Return a model's arrays as a row; one that is not like the layout is refused."""
         wanted = {**self.params, **self.buffers}

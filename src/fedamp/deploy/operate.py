@@ -69,7 +69,7 @@ class Server:
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\naddress = "127.0.0.1:{self.port}"\n'
-            f"root-certificates = {json.dumps(str(server / 'ca.crt'))}\n"
+            f"root-certificates = {json.dumps(str(server / 'ca.crt'), ensure_ascii=False)}\n"
         )
         command = [
             *(processes.program("flower-superlink"), "--host", self.host, "--port", str(self.port)),
@@ -144,6 +144,8 @@ def server_of(folder: Path, host: str = HERE, port: int | None = None) -> Server
     read_federation(folder)
     address = read_address(folder)
     checks.one_of("host to listen on", host, [HERE, EVERYWHERE])
+    if port is not None and not 0 < port < 1 << 16:
+        raise ValueError(f"port is {port}; expected a number from 1 to 65535")
     return Server(folder, host, port or (address.listen if host == HERE else address.port))
 
 
@@ -245,6 +247,6 @@ def admit(folder: Path, name: str) -> None:
     names = [member.name for member in federation.members]
     if name not in names:
         raise ValueError(f"there is no silo {name!r} in {folder}; expected one of {', '.join(names)}")
-    wish = folder / "record" / "admit" / name
+    wish = folder / "admit" / name
     wish.parent.mkdir(parents=True, exist_ok=True)
     wish.touch()

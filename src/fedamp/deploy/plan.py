@@ -117,6 +117,12 @@ class Seat:
     number: int
     server: str  # host:port
 
+    def __post_init__(self) -> None:
+        host, _, port = str(self.server).rpartition(":")
+        if not (host and port.isdigit()):
+            raise ValueError(f"server is {self.server!r}; expected host:port, as in fed.example.org:9092")
+        checks.count("number of the silo", self.number, least=0)
+
     def write(self, folder: Path) -> None:
         """Write silo.json and schema.json."""
         value = {
@@ -169,5 +175,5 @@ class _Damaged:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyError | TypeError):
+        if isinstance(error, KeyError | TypeError | AttributeError):
             raise ValueError(f"{self.path} is damaged ({error!r}); take it from a copy, or make it anew") from None

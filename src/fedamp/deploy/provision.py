@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -101,8 +102,14 @@ def init(
         raise ValueError(f"{folder} is there already and is not empty; give a new folder")
     address = Address.of(hosts, port)
     folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    if unfit := set(str(folder)) & set('"\\%$' + os.pathsep):
+        words = " and ".join(sorted(unfit))
+        raise ValueError(f"{folder} has {words} in its path, which units and nginx can't quote; give another folder")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ValueError(f"{folder} can't be made: {error.strerror or error}; give another folder") from None
     try:
         for name in ("ca", "server", "server/keys", "bundles"):
             (made / name).mkdir(mode=FOLDER)
@@ -115,6 +122,7 @@ def init(
         _write(made / "server/server.key", key, SECRET)
         _write(made / "server" / ADDRESS, (json.dumps(asdict(address), indent=2) + "\n").encode())
         _copy_code(code, made / "server/code")
+        _check_code(plan, code, made / "server/code")
         _write_server(made, folder, plan, address)
         members = _add_members(made, plan, address, silos, 0)
         Federation(plan, tuple(members), rules).write(made)
@@ -245,6 +253,25 @@ def _copy_code(code: Path | None, target: Path) -> None:
         shutil.copytree(code, target / code.name, ignore=leave)
     else:
         shutil.copytree(code, target, ignore=leave, dirs_exist_ok=True)
+
+
+def _check_code(plan: Plan, code: Path | None, copy: Path) -> None:
+    """Refuse a model whose code does not come along whole: it must import from its copy alone, as in a silo."""
+    if code is None:
+        return
+    spec = plan.description.model.name
+    program = f"from fedamp import models; models.load_builder({spec!r})"
+    paths = os.pathsep.join([str(copy), str(Path(__file__).parents[2])])
+    env = {**os.environ, "PYTHONPATH": paths}
+    tried = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=copy.parent, capture_output=True, text=True, timeout=300
+    )
+    if tried.returncode:
+        last = (tried.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise ValueError(
+            f"model {spec} can't be imported from a copy of {code} alone ({last}); give a folder with all of its "
+            "code with --code"
+        )
 
 
 def _fill(template: str, target: Path, words: dict[str, str], mode: int = PUBLIC) -> None:

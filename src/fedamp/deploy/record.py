@@ -3,32 +3,37 @@
 Besides the files of a run folder there are:
 log.txt       a line a round, and what happened in between, for the operator
 status.json   who is in, who is missing and since when
-admit/NAME    put there by `fedamp federation admit`: a silo that was set aside is let in again
+life.json     the federation's own number, and how often its server was started
+../admit/NAME put there by `fedamp federation admit`: a silo that was set aside is let in again
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedamp.checkpoints import write_whole
+from fedamp.checkpoints import load_checkpoint, write_whole
 from fedamp.data.schema_json import schema_to_json
 from fedamp.deploy.hub import Hub, Told
 from fedamp.deploy.plan import Federation
 from fedamp.deploy.strategy import Played
+from fedamp.deploy.wire import one_line
 from fedamp.description import Named
 from fedamp.metrics import finite, score_table, spread, summarise
 from fedamp.reading import DESCRIPTION, LINES, RESULT, read_json, read_lines
 from fedamp.records import RunFolder
 
-LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
+LOG, STATUS, LIFE, ADMIT = "log.txt", "status.json", "life.json", "admit"
+NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "reason": None}
 
 
 @dataclass
@@ -42,6 +47,9 @@ class Record:
     facts: Mapping[str, Any]
     seconds: float = 0.0
     xis: list[Tensor] = field(default_factory=list)
+    life: str = ""
+    starts: int = 0
+    warned: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -59,14 +67,51 @@ class Record:
         there = read_json(self.folder / DESCRIPTION)
         if there is not None:
             self._adapt(there, description)
+            self._check_whole()
         saved = run.begin(description, schema_to_json(self.federation.plan.schema), torch.device("cpu"))
         if saved is not None:
+            self._check_members(saved.how["members"])
             self.hub.restore(saved)
             self.seconds = saved.how["seconds"]
             m = len(self.keys)
             self.xis = [] if saved.xi is None else [_grown(xi, m) for xi in saved.xi]
             self.say(f"going on after round {self.hub.k}")
+        before = read_json(self.folder / STATUS) or {"silos": []}
+        self._take_over(before["silos"])
+        told = read_json(self.folder / LIFE) or {"life": secrets.token_hex(8), "starts": 0}
+        self.life, self.starts = told["life"], told["starts"] + 1
+        text = json.dumps({"life": self.life, "starts": self.starts})
+        write_whole(self.folder / LIFE, (text + "\n").encode())
         self.status("waiting")
+
+    def _check_whole(self) -> None:
+        """Raise where rounds were played that can't be taken up: beginning anew would throw them away."""
+        lines = read_lines(self.folder / LINES) if (self.folder / LINES).exists() else []
+        saved = load_checkpoint(self.folder, torch.device("cpu"))
+        played = max((line["round"] for line in lines), default=0)
+        known = [line["round"] for line in lines if saved is not None and line["round"] <= saved.k]
+        if played and (saved is None or known != list(range(saved.k + 1))):
+            raise ValueError(
+                f"{self.folder} holds {played} rounds, but no checkpoint that fits them: it was damaged. Put the "
+                "folder back from a copy; to begin anew, move it away"
+            )
+
+    def _check_members(self, before: Sequence[str]) -> None:
+        """Raise where a silo was taken out or moved: the record's lists stand in the order of the members."""
+        if self.keys[: len(before)] != list(before):
+            raise ValueError(
+                "silos were taken out of federation.json, or moved; put them back in their order (new ones come last). "
+                "To keep a silo out, delete server/keys/NAME.pub and server/run"
+            )
+
+    def _take_over(self, silos: Sequence[Mapping[str, Any]]) -> None:
+        """Remember who was set aside, also where no round has counted since."""
+        for told in silos:
+            for member in self.federation.members:
+                if member.name == told["name"] and told["strikes"]:
+                    standing = self.hub.standing(member.key)
+                    standing.strikes, standing.reason = told["strikes"], told["reason"]
+                    standing.aside = told["state"] == "set aside"
 
     def _description(self) -> dict[str, Any]:
         plan = self.federation.plan
@@ -91,14 +136,17 @@ class Record:
         self.seconds += played.seconds
         if played.k == 1:
             first = {who: _first(told.metrics) for who, told in played.told.items()}
-            run.add({"round": 0, "events": [], "seconds": 0.0, **self._scores(first)})
+            run.add({"round": 0, "events": [], "seconds": 0.0, **self._scores(first)}, sync=True)
         if "xi" in played.diagnostics:
             places = [self.keys.index(who) for who in played.order]
             self.xis.append(_placed(played.diagnostics["xi"], places, len(self.keys)))
         line = self._line(played)
-        run.add(line)
+        run.add(line, sync=True)
         xi = torch.stack(self.xis) if self.xis else None
-        run.save(self.hub.checkpoint(xi, {"seconds": self.seconds}))
+        run.save(self.hub.checkpoint(xi, {"seconds": self.seconds, "members": self.keys}))
+        if len(self.hub.order) == 2 and not self.warned:
+            self.warned = True
+            self.say("only two silos have come so far: each can compute the other's model from what it gets")
         self.say(self._words(played, line))
         self.status("running")
 
@@ -187,8 +235,9 @@ class Record:
         table = score_table(lines, method.scored, self.metric)
         if not len(table):
             table = score_table(lines, "own", self.metric)
-        # Who never came enters no mean.
-        summary = summarise(table, self.metric, [who in self.hub.order for who in self.keys])
+        # Who was never scored enters no mean; before all others were, there is none.
+        scored = [bool((~np.isnan(column)).any()) for column in table.T]
+        summary = summarise(table, self.metric, scored)
         assert self.hub.state is not None, "no silo has joined"
         _, message = method.server_send(self.hub.state, self.hub.k + 1)
         joined = method.client_models(method.client_init(self.hub.first.repeat(len(self.hub.order))), message)
@@ -216,7 +265,7 @@ class Record:
         """Write a line to the operator's log."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n")
 
     def status(self, state: str) -> None:
         """Write who is in, who is missing, and since when."""
@@ -224,14 +273,17 @@ class Record:
         for member in self.federation.members:
             standing = self.hub.standings.get(member.key)
             told: dict[str, Any] = {"name": member.name, "number": member.number}
-            if standing is None or member.key not in self.hub.order:
-                told |= {"state": "never came", "since": None, "strikes": 0, "samples": None}
-                told["reason"] = None if standing is None else standing.reason
+            if standing is None:
+                silos.append({**told, **NEVER})
+                continue
+            if standing.aside:
+                word = "set aside"
+            elif member.key not in self.hub.order:
+                word = "not let in" if standing.reason else "here" if standing.samples else "never came"
             else:
-                word = "set aside" if standing.aside else "in" if standing.since is None else "missing"
-                told |= {"state": word, "since": standing.since, "strikes": standing.strikes}
-                told |= {"samples": standing.samples, "reason": standing.reason}
-            silos.append(told)
+                word = "in" if standing.since is None else "missing"
+            told |= {"state": word, "since": standing.since, "strikes": standing.strikes}
+            silos.append({**told, "samples": standing.samples, "reason": standing.reason})
         value = {
             "state": state,
             "round": self.hub.k,
@@ -245,7 +297,7 @@ class Record:
         """Return whom the operator lets in again, once."""
         found = []
         for member in self.federation.members:
-            wish = self.folder / ADMIT / member.name
+            wish = self.folder.parent / ADMIT / member.name
             if wish.exists():
                 wish.unlink()
                 found.append(member.key)

@@ -37,7 +37,7 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
         return assembly.first_models(plan.description, shape, outputs, of, None, device)
 
     flat, first = first_models([0])
-    hub = Hub(method, federation.rules, first)
+    hub = Hub(method, federation.rules, first, flat.variances)
     facts = {
         "names": [member.name for member in federation.members],
         "task": task.name,
@@ -67,6 +67,9 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
         last=record.last,
         say=record.say,
         admitted=record.admitted,
+        status=record.status,
+        life=record.life,
+        starts=record.starts,
     )
     while not record.finished():  # a round that did not count is played again
         strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - hub.k), timeout=federation.rules.reply_timeout)

@@ -63,11 +63,11 @@ class Silo:
         """Return a message and a reply as they should be."""
         return vetting.templates(self.federation.method, self.federation.w)
 
-    def heed(self, serial: int) -> None:
+    def heed(self, life: str, serial: int) -> None:
         """Refuse a message that is older than one that was acted on: it was given up by the server."""
-        if serial < self.memory.newest():
+        if serial < self.memory.newest(life):
             raise UnwillingError("it got an old message", "an old message came late, and is left alone")
-        self.memory.note(serial)
+        self.memory.note(life, serial)
 
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""

@@ -17,15 +17,19 @@ from flwr.serverapp.strategy import Strategy
 from fedamp.deploy import vetting
 from fedamp.deploy.hub import Hub, Told
 from fedamp.deploy.identity import identity_of
-from fedamp.deploy.wire import RefusedError, decode, encode
+from fedamp.deploy.wire import RefusedError, decode, encode, one_line
 from fedamp.rows import Rows
 
 POLL = 3.0
 """Seconds between two looks at who is online."""
-CLOCKS = 3600.0
-"""Seconds by which a silo's clock may be wrong."""
+SPARE = 3600.0
+"""Seconds that Flower keeps a message beyond its round."""
+SERIALS = 1 << 32
+"""Messages that a server may send before it is started again."""
+FIRST_PAUSE, LONGEST_PAUSE = 3.0, 300.0
+"""Seconds before a round that did not count is played again; the pause doubles."""
 ASK_AGAIN = 60.0
-"""Seconds after which a silo that was not let in is asked once more; its operator may have mended it."""
+"""Seconds after which a silo that was not let in is asked once more, and that it has to answer; both double."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,22 @@ class Played:
     server_seconds: float  # of them, the server's own work
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A silo that was not let in: why, when it is to be asked again, and how long to wait for its answer."""
+
+    reason: str
+    again: float
+    patience: float
+
+
 class RowStrategy(Strategy):
     """Sends each silo its own message and takes replies that are as they should be; all others count as absent.
 
     `names` are the silos that may take part, by identity; `first_model(identity)` is a silo's first row `(1, d)`.
     `agreement` is compared at the first contact. `after` is called with each round that was played, before the next one
-    is sent: what it writes is on the disk by then. A round with fewer than `min_silos` replies does not count.
+    is sent: what it writes is on the disk by then. A round with fewer than `min_silos` replies does not count. `life`
+    is the federation's, and `starts` counts the server's: together they tell an old message from a new one.
     """
 
     def __init__(
@@ -61,12 +75,19 @@ class RowStrategy(Strategy):
         last: Callable[[Mapping[str, Told]], None] = lambda told: None,
         say: Callable[[str], None] = lambda text: log(INFO, text),
         admitted: Callable[[], Iterable[str]] = lambda: (),
+        status: Callable[[str], None] = lambda state: None,
+        life: str = "",
+        starts: int = 0,
     ) -> None:
         self.hub, self.names, self.first_model = hub, names, first_model
         self.agreement, self.metrics, self.rounds = json.dumps(agreement), metrics, rounds
         self.after, self.last, self.say, self.admitted = after, last, say, admitted
+        self.status, self.life = status, life
+        self.serial = starts * SERIALS  # grows from message to message, also when the server was started again
         self.sent: dict[str, Message] = {}
-        self.asked: dict[str, tuple[str, float]] = {}  # of silos that are not let in: why, and when that was
+        self.willing: set[str] = set()  # who has been asked and may have a row
+        self.asked: dict[str, Asked] = {}  # who was not let in
+        self.failures, self.last_failure = 0, ""
         self.clock = self.server_seconds = 0.0
 
     def summary(self) -> None:
@@ -87,54 +108,62 @@ class RowStrategy(Strategy):
 
     def _gather(self, grid: Grid) -> dict[str, int]:
         """Wait until enough silos are there, and return them; new ones have been asked and given a row."""
-        said = 0
+        said = ""
         while True:
             nodes = self._online(grid)
-            new = [who for who in nodes if who not in self.hub.order and self._time_to_ask(who)]
-            willing = self._ask(grid, {who: nodes[who] for who in new})
-            nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in willing}
+            new = {who: node for who, node in nodes.items() if who not in self.hub.order and who not in self.willing}
+            self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
+            nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in self.willing}
             if len(nodes) >= self.hub.rules.min_silos:
-                if willing:
-                    self.hub.start_together(willing, Rows.cat([self.first_model(who) for who in willing]))
+                if late := [who for who in nodes if who not in self.hub.order]:
+                    self.hub.start_together(late, Rows.cat([self.first_model(who) for who in late]))
                 return nodes
-            if len(nodes) + 1 != said:  # once for each number, not at every look
-                said = len(nodes) + 1
-                need = self.hub.rules.min_silos
-                self.say(f"waiting for silos: {len(nodes)} there, {need} needed to go on")
+            if (words := self._waiting(len(nodes))) != said:  # once, not at every look
+                said = words
+                self.say(words)
+                self.status("waiting")
             time.sleep(POLL)
 
-    def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> list[str]:
-        """Compare plans with silos at the first contact, and return those that may take part."""
+    def _waiting(self, there: int) -> str:
+        aside = [name for who, name in self.names.items() if self.hub.standing(who).aside]
+        words = f"waiting for silos: {there} there, {self.hub.rules.min_silos} needed to go on"
+        return words + (f"; set aside until you admit them: {', '.join(aside)}" if aside else "")
+
+    def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> None:
+        """Compare plans with silos at the first contact, and note those that may take part."""
         if not nodes:
-            return []
+            return
         config = ConfigRecord({"agreement": self.agreement})
         questions = {who: self._message(RecordDict({"config": config}), node, "query") for who, node in nodes.items()}
-        patience = min(ASK_AGAIN, self.hub.rules.reply_timeout)
-        replies = grid.send_and_receive(list(questions.values()), timeout=patience)
-        willing = []
-        for who, reply in _sorted(replies, questions):
+        patience = max(self.asked[who].patience if who in self.asked else ASK_AGAIN for who in nodes)
+        patience = min(patience, self.hub.rules.reply_timeout)
+        replies = dict(_sorted(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
+        for who in nodes:
             try:
-                _check_willing(reply)
-                samples = vetting.check_samples(_metrics(reply).get("num-examples"))
-                self.hub.standing(who).samples = samples
-                willing.append(who)
-                self.asked.pop(who, None)
-                self.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
+                if who not in replies:
+                    raise RefusedError(f"no answer within {patience:g} s")
+                _check_willing(replies[who])
+                samples = vetting.check_samples(_metrics(replies[who]).get("num-examples"))
             except Exception as error:  # whatever a reply holds
-                self._not_let_in(who, str(error))
-        for who in set(nodes) - set(willing) - set(self.asked):
-            self._not_let_in(who, f"no answer within {patience:g} s")
-        return [who for who in nodes if who in willing]
+                self._not_let_in(who, one_line(error))
+                continue
+            self.hub.standing(who).samples, self.hub.standing(who).reason = samples, None
+            self.willing.add(who)
+            self.asked.pop(who, None)
+            self.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
 
     def _time_to_ask(self, who: str) -> bool:
-        return who not in self.asked or time.monotonic() - self.asked[who][1] > ASK_AGAIN
+        return who not in self.asked or time.monotonic() > self.asked[who].again
 
     def _not_let_in(self, who: str, reason: str) -> None:
-        before, _ = self.asked.get(who, ("", 0.0))
-        self.asked[who] = reason, time.monotonic()
-        if before != reason:
-            self.say(f"{self.names[who]} is not let in: {reason}")
+        """Note it, and ask again later: each time with more patience, and after a longer time."""
+        before = self.asked.get(who)
+        patience = ASK_AGAIN if before is None else 2 * before.patience
+        self.asked[who] = Asked(reason, time.monotonic() + patience, patience)
         self.hub.standing(who).reason = reason
+        if before is None or before.reason != reason:
+            self.say(f"{self.names[who]} is not let in: {reason}")
+        self.status("waiting" if self.hub.k == 0 else "running")
 
     # -- a round ---------------------------------------------------------------------------------------------------
 
@@ -145,6 +174,8 @@ class RowStrategy(Strategy):
         self.sent = {}
         if self.hub.k >= self.rounds:
             return []
+        if self.failures:
+            time.sleep(min(FIRST_PAUSE * 2 ** (self.failures - 1), LONGEST_PAUSE))
         nodes = self._gather(grid)
         self.clock = time.perf_counter()
         messages = self.hub.send()
@@ -164,18 +195,27 @@ class RowStrategy(Strategy):
         for who, reason in refused.items():
             absent[who] = self._struck(who, reason)
         if len(good) < self.hub.rules.min_silos:
-            told_why = "; ".join(f"{self.names[who]}: {reason}" for who, reason in absent.items())
-            self.say(
-                f"round {self.hub.k + 1} does not count: {len(good)} of the {self.hub.rules.min_silos} replies that "
-                f"are needed ({told_why}); it is played again"
-            )
+            self._failed(len(good), absent)
             return None, None
+        self.failures, self.last_failure = 0, ""
         order = tuple(self.hub.order)
         diagnostics = self.hub.receive(good)
         self.server_seconds += time.perf_counter() - clock
         seconds = time.perf_counter() - self.clock
         self.after(Played(self.hub.k, good, absent, diagnostics, order, seconds, self.server_seconds))
         return None, MetricRecord({"silos": len(good), "seconds": seconds})
+
+    def _failed(self, good: int, absent: Mapping[str, str]) -> None:
+        why = "; ".join(f"{self.names[who]}: {reason}" for who, reason in absent.items())
+        words = (
+            f"round {self.hub.k + 1} does not count: {good} of the {self.hub.rules.min_silos} replies that are needed "
+            f"({why}); it is played again"
+        )
+        self.failures += 1
+        if words != self.last_failure:
+            self.last_failure = words
+            self.say(words)
+        self.status("waiting")
 
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Told], dict[str, str]]:
         """Return what was replied, decoded; and for all others who were asked, why there is nothing."""
@@ -192,18 +232,19 @@ class RowStrategy(Strategy):
                 told[who] = self._decode(reply)
                 del absent[who]
             except Exception as error:  # whatever a reply holds must not stop the others
-                absent[who] = self._struck(who, str(error) or type(error).__name__)
+                absent[who] = self._struck(who, one_line(error) or type(error).__name__)
         return told, absent
 
     def _decode(self, reply: Message) -> Told:
         content = reply.content
         names = sorted(content.keys())
         if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
-            raise RefusedError(f"it holds {_plain(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
+            raise RefusedError(f"it holds {one_line(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
+        samples = vetting.check_samples(_metrics(reply).get("num-examples"))
         metrics = vetting.check_metrics(_metrics(reply), self.metrics)
-        samples = vetting.check_samples(metrics.get("num-examples"))
         rows = decode(content.array_records["arrays"], self.hub.reply_like)
         vetting.check_count_entry(rows, samples)
+        vetting.check_variances(rows, self.hub.variances)
         return Told(rows, samples, metrics)
 
     def _struck(self, who: str, reason: str) -> str:
@@ -212,6 +253,7 @@ class RowStrategy(Strategy):
         log(WARNING, "bad reply from %s: %s", self.names[who], reason)
         if aside:
             self.say(f"{self.names[who]} is set aside after {self.hub.rules.strikes} bad replies in a row")
+        self.status("running")
         return reason
 
     # -- after the last round --------------------------------------------------------------------------------------
@@ -245,17 +287,19 @@ class RowStrategy(Strategy):
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _rows(self, rows: Any, who: str, node: int, kind: str) -> Message:
+        self.serial += 1
         config: dict[str, Any] = {
             "server-round": self.hub.k + 1,
-            "serial": time.time_ns(),  # grows from message to message, also when the server was started again
+            "life": self.life,
+            "serial": self.serial,
             "accepted": self.hub.standing(who).accepted,
             "agreement": self.agreement,
         }
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
 
     def _message(self, content: RecordDict, node: int, kind: str) -> Message:
-        # Long enough for a silo whose clock is wrong; what comes too late is left out by its serial number.
-        ttl = self.hub.rules.reply_timeout + CLOCKS
+        # Longer than anyone waits: what comes too late is known by its serial number.
+        ttl = self.hub.rules.reply_timeout + SPARE
         return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.hub.k + 1))
 
 
@@ -263,27 +307,24 @@ def _sorted(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable
     """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
     asked = {message.metadata.message_id: who for who, message in sent.items()}
     for reply in replies:
-        who = asked.pop(reply.metadata.reply_to_message_id, None)
+        to = reply.metadata.reply_to_message_id
+        who = asked.get(to)
         if who is None:
             continue
         if not reply.has_error() and reply.metadata.src_node_id != sent[who].metadata.dst_node_id:
             continue  # a node answers for another
+        del asked[to]
         yield who, reply
 
 
 def _check_willing(reply: Message) -> None:
     """Raise where a reply is an error, or says that its silo can't take part."""
     if reply.has_error():
-        raise RefusedError(f"no usable reply ({_plain(reply.error.reason)})")
+        raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
-        raise RefusedError(_plain(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
+        raise RefusedError(one_line(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
 
 
 def _metrics(reply: Message) -> dict[str, Any]:
     records = reply.content.metric_records
     return dict(records["metrics"]) if "metrics" in records else {}
-
-
-def _plain(text: object, most: int = 300) -> str:
-    """Return a text from elsewhere on one line."""
-    return "".join(c if c.isprintable() else " " for c in str(text))[:most].strip()

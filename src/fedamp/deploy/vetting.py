@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedamp.deploy.plan import Rules
-from fedamp.deploy.wire import RefusedError
+from fedamp.deploy.wire import RefusedError, one_line
 from fedamp.methods import Method
 from fedamp.rows import Message, Rows
 
@@ -54,7 +54,7 @@ def norms(reply: Message) -> dict[str, float]:
 def check_samples(told: object) -> int:
     """Return a sample count that can be one."""
     if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told != int(told):
-        raise RefusedError(f"its sample count is {told!r}; expected a whole number")
+        raise RefusedError(f"its sample count is {one_line(repr(told), 60)}; expected a whole number")
     if not 1 <= told <= MOST_SAMPLES:
         raise RefusedError(f"its sample count is {int(told)}; expected 1 or more, and at most {MOST_SAMPLES}")
     return int(told)
@@ -99,11 +99,33 @@ def _lower_median(values: Sequence[float]) -> float:
 
 
 def check_metrics(told: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
-    """Return the metrics, each a number with a known name; one that is not finite stays so, as a model may be."""
+    """Return the metrics, each a number with a known name, within the limits of its kind.
+
+    An error or a loss may be infinite or nan, as a model may be; an accuracy is a share of the samples.
+    """
     unknown = sorted(set(told) - set(allowed))
     if unknown:
-        raise RefusedError(f"it tells {', '.join(unknown)[:120]}; expected {', '.join(allowed)} and nothing else")
+        raise RefusedError(f"it tells {one_line(', '.join(unknown), 80)}; expected only the metrics that are agreed on")
     for name, value in told.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise RefusedError(f"its metric {name} is of type {type(value).__name__}; expected a number")
+        if name.endswith("accuracy") and not 0 <= value <= 1:
+            raise RefusedError(f"its metric {name} is {value:g}; expected a share, from 0 to 1")
+        if value < 0 or (value > LARGEST and math.isfinite(value)):
+            raise RefusedError(f"its metric {name} is {value:g}; expected 0 or more, and at most {LARGEST:g}")
     return {name: float(value) for name, value in told.items()}
+
+
+LARGEST = 1e12
+
+
+def check_variances(reply: Message, variances: Tensor | None) -> None:
+    """Raise where a variance that a model carries along is negative: its root would be nan for all who mix it in.
+
+    `variances` is a mask over a model's buffers `(b,)`.
+    """
+    if variances is None or not variances.any():
+        return
+    for name, rows in reply.items():
+        if rows.buffers.shape[1] == len(variances) and bool((rows.buffers[0][variances] < 0).any()):
+            raise RefusedError(f"{name}.buffers has a negative variance; expected 0 or more")

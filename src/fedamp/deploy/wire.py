@@ -8,7 +8,6 @@ types are known before a byte is read, and what is not finite is refused. Nothin
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -67,7 +66,7 @@ def decode_array(name: str, array: Array, like: Tensor) -> Tensor:
     except RefusedError:
         raise
     except Exception as error:  # whatever bytes from elsewhere do to the reader
-        raise RefusedError(f"{name} is no numpy array ({_one_line(error)})") from None
+        raise RefusedError(f"{name} is no numpy array ({one_line(error, 120)})") from None
     if kind != dtype:
         raise RefusedError(f"{name} has type {kind}; expected {dtype}")
     if tuple(told) != shape or (fortran and len(shape) > 1):
@@ -83,10 +82,10 @@ def decode_array(name: str, array: Array, like: Tensor) -> Tensor:
 
 
 def _listed(names: list[str], most: int = 6) -> str:
-    shown = ", ".join(_one_line(name, 40) for name in names[:most])
+    shown = ", ".join(one_line(name, 40) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _one_line(value: object, most: int = 120) -> str:
+def one_line(value: object, most: int = 300) -> str:
     """Return a text from elsewhere, cut, with nothing in it that could break a line or steer a terminal."""
-    return re.sub(r"[^\x20-\x7e]+", " ", str(value))[:most]
+    return "".join(c if c.isprintable() else " " for c in str(value)[: 4 * most]).strip()[:most]

@@ -129,7 +129,7 @@ def _setup(block: Block) -> str:
     """Return what all runs of a block have in common, as a list of terms."""
     told = block.description
     facts = next((trial.facts for group in block.groups for trial in group.trials if trial.facts), {})
-    sizes = facts.get("sizes") or []
+    sizes = [size for size in facts.get("sizes") or [] if size is not None]  # of silos that came
     local = f"{told.get('steps')} minibatches" if told.get("steps") else f"{told.get('epochs')} epochs"
     seeds = sorted({record.description["seed"] for group in block.groups for record in group.records})
     terms = {
