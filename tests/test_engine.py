@@ -8,6 +8,7 @@ from torch import nn
 
 from fedamp import engine
 from fedamp.batches import Batching
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.engine import choose_engine
 from fedamp.flat import FlatModel
@@ -92,7 +93,7 @@ def both_ways(name, kind, dtype=torch.float64, chunk=1 << 30, batching=None, opt
     optimizer = optimizer or Optimizer("sgd" if kind == "transformer" else METHODS[name].optimizer, 0.01)
     loop = Federation.of(name, **settings, optimizer=optimizer)
     stacked = Federation.of(name, **settings, optimizer=optimizer)
-    stacked.training = replace(stacked.training, engine="stacked", chunk=chunk)
+    stacked.training = replace(stacked.training, engine="stacked", chunks=Chunks(chunk))
     assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
     assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
     return loop, stacked

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fedamp import checks, models
 from fedamp.attention import oracle_self_weight
 from fedamp.batches import Batching
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data import load_data
 from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
@@ -26,6 +27,7 @@ from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
 from fedamp.optimizers import Optimizer
+from fedamp.precision import resolve
 from fedamp.rounds import Tamper, check_optimizer, poison
 from fedamp.rows import Rows
 from fedamp.settings import make_setting
@@ -139,9 +141,10 @@ def assemble(
     optimizer = _optimizer(description, method)
     check_optimizer(method, optimizer)
     batching = Batching(description.batch_size, description.epochs, description.steps)
-    training = Training(flat, optimizer, batching, description.seed, task)
+    precision = resolve(description.precision, device)
+    training = Training(flat, optimizer, batching, description.seed, task, precision=precision)
     choice = choose_engine(description.engine, training, clients, w)
-    training = replace(training, engine=choice.engine, chunk=choice.chunk)
+    training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
     facts |= {
         "input_shape": list(clients.x.shape[1:]),
         "num_outputs": material.num_outputs,
@@ -151,6 +154,7 @@ def assemble(
         "engine": choice.engine,
         "engine_why": choice.why,
         "threads": choice.threads,
+        "precision": precision,
         "device": str(device),
         "hyperparameters": {f.name: _plain(getattr(method, f.name)) for f in fields(method)},
         "optimizer": optimizer.name,

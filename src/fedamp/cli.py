@@ -75,6 +75,9 @@ def run_command(
     seed: Annotated[int | None, Flag(help="One seed gives one result.")] = None,
     engine: Annotated[str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")] = None,
     device: Annotated[str | None, Flag(help="auto, cpu or cuda.")] = None,
+    precision: Annotated[
+        str | None, Flag(help="fp32, tf32 or bf16; auto is tf32 on a GPU and fp32 on a CPU.")
+    ] = None,
     deterministic: Annotated[bool | None, Flag("--deterministic", help="The same bits on a GPU too; slower.")] = None,
     out: Annotated[
         Path | None, Flag(help="Folder to write to; by default runs/ and a name from the description.")
