@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fedamp.chunks import Chunks
 from fedamp.evaluate import evaluate
 from fedamp.metrics import score_table, summarise, worse_off
 from helpers import Federation, mlp

@@ -68,7 +68,7 @@ def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) 
             output = _outputs(training, rows[part], x)
             scores[part] = vmap(partial(_counts, training))(output, y)
 
-    training.chunks.over(len(rows), work)
+    training.in_chunks(len(rows), work)
     return scores / size
 
 

@@ -155,7 +155,7 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
             local_for = partial(_local, training, clients, k)
             played = play_round(method, server, state, k, local_for, present, federation.tamper)
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
-            line = _line(k, played, training.chunks.take_events())
+            line = _line(k, played, training.take_events())
             record({**line, **scores, "seconds": time.perf_counter() - clock})
             # Only now: whenever a run is interrupted, its states are those of a round that is on record.
             done, server, state = k, played.server, played.clients

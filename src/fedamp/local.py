@@ -7,14 +7,13 @@ pass where all layers of the module are known (`stacked`), else under vmap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
 from torch.nn.utils.rnn import pad_sequence
 
 from fedamp import seeds
@@ -23,6 +22,7 @@ from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.dropout import CoordinateDropout, dropout_key, own_stream
 from fedamp.flat import FlatModel
+from fedamp.gradients import Gradients
 from fedamp.optimizers import Optimizer
 from fedamp.precision import use_precision
 from fedamp.rows import Rows
@@ -41,6 +41,22 @@ class Training:
     engine: str = "loop"  # or "stacked"
     chunks: Chunks = field(default_factory=Chunks)  # how many clients are stacked at once
     precision: str = "fp32"  # "tf32" or "bf16", see `precision`
+    events: list[str] = field(default_factory=list, compare=False)  # what is to be told of this training
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        """The gradients of many clients at once."""
+        return Gradients(self.model, self.task)
+
+    def in_chunks(self, num_clients: int, work: Callable[[slice], None]) -> None:
+        """Do work for all clients in chunks that fit the memory; where one did not, that is an event."""
+        self.events.extend(self.chunks.over(num_clients, work, self.gradients.graphs.clear))
+
+    def take_events(self) -> list[str]:
+        """Return what has happened since the last time."""
+        told = list(self.events)
+        self.events.clear()
+        return told
 
     def local(self, clients: Clients, k: int) -> LocalLoop | LocalStack:
         """Return the local training of these clients in round k."""
@@ -184,7 +200,7 @@ class LocalStack(_Local):
             for name, mean in chunk.mean_losses().items():
                 losses.setdefault(name, mean.new_empty(len(order)))[here] = mean
 
-        self.training.chunks.over(len(order), work)
+        self.training.in_chunks(len(order), work)
         self.losses.update(losses)
         return ended
 
@@ -221,8 +237,7 @@ class _Chunk:
 
     def grad(self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int) -> Tensor:
         """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
-        passed = self._side_by_side if self.training.model.side_by_side else self._vmapped
-        gradient, loss, after = passed(point, self.buffers[of][run], x, y, self.keys[run], t)
+        gradient, loss, after = self.training.gradients(point, self.buffers[of][run], x, y, self.keys[run], t)
         self.buffers[of][run] = after
         self.losses[of][run] += loss
         for i in range(run.start, run.stop):
@@ -237,29 +252,6 @@ class _Chunk:
                 total = self.losses[name]
                 means[name] = (total / torch.tensor(calls).to(total)).to(self.training.model.dtype)
         return means
-
-    def _side_by_side(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return gradients `(n, d)`, losses `(n,)` and buffers `(n, b)` of n clients, each at its own point."""
-        at = point.detach().requires_grad_(True)
-        output, after = self.training.model.stacked(at, buffers, x, training=True)
-        losses = vmap(self.training.task.loss)(output.to(at.dtype), y)
-        (gradient,) = torch.autograd.grad(losses.sum(), at)
-        return gradient, losses.detach(), after
-
-    def _vmapped(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the same for any module that vmap takes."""
-
-        def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-            with CoordinateDropout(key, t):
-                output, after = self.training.model(params, buffers, x, training=True)
-            return self.training.task.loss(output.to(params.dtype), y), after
-
-        gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)
-        return gradient, value, after
 
 
 class _Plan:

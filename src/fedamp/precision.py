@@ -45,4 +45,5 @@ def use_precision(precision: str, device: torch.device) -> Iterator[None]:
 def _autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     if precision != "bf16":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    # No cache of casts: a recorded graph must make its own.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

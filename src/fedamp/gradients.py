@@ -1,0 +1,53 @@
+"""The gradients of n clients' losses, each at its own point: side by side where all layers are known, else by vmap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from fedamp.dropout import CoordinateDropout
+from fedamp.flat import FlatModel
+from fedamp.graphs import Graphs
+from fedamp.tasks import Task
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Of one model and one task; what a GPU has recorded of them stays from round to round."""
+
+    model: FlatModel
+    task: Task
+    graphs: Graphs = field(default_factory=Graphs, compare=False)
+
+    def __call__(
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`.
+
+        Points are `(n, d)`, inputs `(n, B, ...)`; `keys` `(n, 2)` and the step t are the coordinates of dropout masks.
+        """
+        if self.model.side_by_side:  # which has no dropout
+            gradient, loss, after = self.graphs(self._side_by_side, point, buffers, x, y)
+            return gradient, loss, after
+        return self._vmapped(point, buffers, x, y, keys, t)
+
+    def _side_by_side(self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        at = point.detach().requires_grad_(True)
+        output, after = self.model.stacked(at, buffers, x, training=True)
+        losses = vmap(self.task.loss)(output.to(at.dtype), y)
+        (gradient,) = torch.autograd.grad(losses.sum(), at)
+        return gradient, losses.detach(), after
+
+    def _vmapped(
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+            with CoordinateDropout(key, t):
+                output, after = self.model(params, buffers, x, training=True)
+            return self.task.loss(output.to(params.dtype), y), after
+
+        gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)
+        return gradient, value, after
