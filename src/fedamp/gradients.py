@@ -23,14 +23,15 @@ class Gradients:
     graphs: Graphs = field(default_factory=Graphs, compare=False)
 
     def __call__(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, call: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`.
+        """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`: there until the next step.
 
-        Points are `(n, d)`, inputs `(n, B, ...)`; `keys` `(n, 2)` and the step t are the coordinates of dropout masks.
+        Points are `(n, d)`, inputs `(n, B, ...)`; `keys` `(n, 2)` and the step t are the coordinates of dropout masks;
+        `call` numbers the gradients that are taken of one minibatch.
         """
         if self.model.side_by_side:  # which has no dropout
-            gradient, loss, after = self.graphs(self._side_by_side, point, buffers, x, y)
+            gradient, loss, after = self.graphs(self._side_by_side, call, point, buffers, x, y)
             return gradient, loss, after
         return self._vmapped(point, buffers, x, y, keys, t)
 

@@ -19,17 +19,21 @@ KEPT = 16
 
 
 class Graphs:
-    """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls."""
+    """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls.
+
+    `call` numbers the calls of one step: each has a recording of its own, so that what one returns is there until
+    the same call of the next step.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[Any, int] = {}
         self._recorded: dict[Any, _Recorded] = {}
 
-    def __call__(self, function: Function, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, function: Function, call: int, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return function(*inputs)."""
         if not inputs[0].is_cuda:
             return function(*inputs)
-        key = (function, *((value.shape, value.dtype) for value in inputs))
+        key = (function, call, *((value.shape, value.dtype) for value in inputs))
         if key in self._recorded:
             return self._recorded[key](*inputs)
         self._calls[key] = self._calls.get(key, 0) + 1
@@ -51,7 +55,7 @@ class _Recorded:
     def __init__(self, function: Function, inputs: tuple[Tensor, ...], pool: Any) -> None:
         self.inputs = [value.detach().clone() for value in inputs]
         self.graph = torch.cuda.CUDAGraph()
-        # All graphs share one pool: they are replayed one after the other, and what they return is copied.
+        # All graphs share one pool: they are replayed one after the other.
         with torch.cuda.graph(self.graph, pool=pool):
             self.outputs = function(*self.inputs)
 
@@ -59,4 +63,4 @@ class _Recorded:
         for own, given in zip(self.inputs, inputs, strict=True):
             own.copy_(given)
         self.graph.replay()
-        return tuple(value.clone() for value in self.outputs)
+        return self.outputs

@@ -7,11 +7,13 @@ pass where all layers of the module are known (`stacked`), else under vmap.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -102,12 +104,11 @@ class _Local:
     def batches(self, i: int) -> list[Tensor]:
         """Return the positions, in the pool, of each step's samples of the client at position i."""
         mine = self.clients.train[i]
-        return [mine[batch.to(mine.device)] for batch in self.draws(i)]
+        return [mine[batch.to(mine.device)] for batch in self.training.batching.draw(len(mine), self.stream(i))]
 
-    def draws(self, i: int) -> list[Tensor]:
-        """Return the same positions among the client's own training samples, on the CPU."""
-        stream = seeds.generator(self.training.seed, "batches", self.clients.numbers[i], self.k)
-        return self.training.batching.draw(len(self.clients.train[i]), stream)
+    def stream(self, i: int) -> np.random.Generator:
+        """Return the stream that shuffles the samples of the client at position i in this round."""
+        return seeds.generator(self.training.seed, "batches", self.clients.numbers[i], self.k)
 
     def dropout_key(self, i: int) -> Tensor:
         """Return the key of this round's dropout masks of the client at position i, `(2,)` on the CPU."""
@@ -216,12 +217,17 @@ class _Chunk:
     def __init__(self, local: LocalStack, who: list[int], start: Mapping[str, Rows]) -> None:
         self.local, self.training = local, local.training
         self.plan = _Plan(local, who)
-        self.keys = torch.stack([local.dropout_key(i) for i in who]).to(local.clients.x.device)
+        self.keys = self._keys(who).to(local.clients.x.device)
         self.params = {name: rows.params for name, rows in start.items()}
         self.buffers = {name: rows.buffers for name, rows in start.items()}
         self.moments = {name: self.training.optimizer.init(params) for name, params in self.params.items()}
         self.losses = {name: params.new_zeros(len(who), dtype=torch.float64) for name, params in self.params.items()}
         self.calls = {name: [0] * len(who) for name in start}
+
+    def _keys(self, who: list[int]) -> Tensor:
+        if self.training.model.side_by_side:  # it has no dropout, and keys take their time
+            return torch.zeros((len(who), 2), dtype=torch.int32)
+        return torch.stack([self.local.dropout_key(i) for i in who])
 
     def go(self, directions: Any, context: Mapping[str, Tensor]) -> None:
         """Take every step of the round."""
@@ -229,15 +235,18 @@ class _Chunk:
             for run, positions in self.plan.runs(t):
                 x, y = self.local.clients.samples(positions)
                 here = {name: params[run] for name, params in self.params.items()}
-                grad = partial(self.grad, run=run, x=x, y=y, t=t)
+                grad = partial(self.grad, run=run, x=x, y=y, t=t, call=itertools.count())
                 moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
                 for name, move in moves.items():
                     own = tuple(moment[run] for moment in self.moments[name])
                     self.training.optimizer.step(here[name], move, own, t)
 
-    def grad(self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int) -> Tensor:
+    def grad(
+        self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int, call: Iterator[int]
+    ) -> Tensor:
         """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
-        gradient, loss, after = self.training.gradients(point, self.buffers[of][run], x, y, self.keys[run], t)
+        where = self.buffers[of][run], x, y, self.keys[run], t
+        gradient, loss, after = self.training.gradients(point, *where, next(call))
         self.buffers[of][run] = after
         self.losses[of][run] += loss
         for i in range(run.start, run.stop):
@@ -258,17 +267,16 @@ class _Plan:
     """Which clients step together: runs of neighbours whose batches have one length."""
 
     def __init__(self, local: _Local, who: list[int]) -> None:
-        batches = [local.draws(i) for i in who]
-        self.lengths = [[len(batch) for batch in one] for one in batches]
-        self.num_steps = max(len(one) for one in batches)
-        longest = max(max(one) for one in self.lengths)
+        batching, clients = local.training.batching, local.clients
+        tables = [batching.table(len(clients.train[i]), local.stream(i)) for i in who]
+        self.lengths = [lengths for _, lengths in tables]
+        self.num_steps = max(len(table) for table, _ in tables)
         # One table for the round, moved to the device at once: a step then looks up a block of it.
-        drawn = torch.zeros((len(who), self.num_steps, longest), dtype=torch.long)
-        for i, one in enumerate(batches):
-            filled = torch.arange(longest) < torch.tensor(self.lengths[i])[:, None]
-            drawn[i, : len(one)][filled] = torch.cat(one)
-        held = pad_sequence([local.clients.train[i] for i in who], batch_first=True)
-        self.positions = held.gather(1, drawn.flatten(1).to(held.device)).view(drawn.shape)
+        drawn = np.zeros((len(who), self.num_steps, max(table.shape[1] for table, _ in tables)), dtype=np.int64)
+        for i, (table, _) in enumerate(tables):
+            drawn[i, : table.shape[0], : table.shape[1]] = table
+        held = pad_sequence([clients.train[i] for i in who], batch_first=True)
+        self.positions = held.gather(1, torch.from_numpy(drawn).flatten(1).to(held.device)).view(drawn.shape)
 
     def runs(self, t: int) -> Iterator[tuple[slice, Tensor]]:
         """Yield slices of clients for step t (from 1), with the positions of their samples `(n, length)`."""

@@ -9,8 +9,8 @@ numbers are those of vmap; there are no axes to be moved about between layers, a
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,16 +34,37 @@ class _Conv2d(nn.Conv2d):
     """n convolutions: `(B, n in, H, W) -> (B, n out, H', W')`, weights `(n, out, in, h, w)`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.convolve(x)
-        return out if self.bias is None else out + self.bias.reshape(1, -1, 1, 1)
-
-    def convolve(self, x: Tensor) -> Tensor:
+        if self._products_pay(x):
+            return self._as_products(x)
         weight = self.weight.flatten(0, 1)
-        if x.is_cuda:  # a client's channels are then neighbours in memory: several times faster, with few channels too
+        bias = None if self.bias is None else self.bias.flatten()
+        if x.is_cuda:  # a client's channels are then neighbours in memory: several times faster
             x = x.contiguous(memory_format=torch.channels_last)
             weight = weight.contiguous(memory_format=torch.channels_last)
-        groups = self.groups * len(self.weight)
-        return F.conv2d(x, weight, None, self.stride, self.padding, self.dilation, groups)
+        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups * len(self.weight))
+
+    def _products_pay(self, x: Tensor) -> bool:
+        # Grouped convolutions of one or two channels are slow on a GPU; written out as products they are fast in bf16,
+        # on the first layer, whose inputs need no gradient.
+        few = self.groups == 1 and self.dilation == (1, 1) and math.prod(self.weight.shape[2:]) <= 64
+        return x.is_cuda and torch.is_autocast_enabled("cuda") and few and not x.requires_grad
+
+    def _as_products(self, x: Tensor) -> Tensor:
+        """Return the convolution as n products of patches `(n, B H' W', in h w)` and weights."""
+        n, inner = len(self.weight), math.prod(self.weight.shape[2:])
+        up, left = (0, 0) if isinstance(self.padding, str) else self.padding  # the one word left is "valid"
+        height, width = self.kernel_size
+        padded = F.pad(x.to(torch.bfloat16), (left, left, up, up)).unflatten(1, (n, -1))
+        seen = padded.unfold(3, height, self.stride[0]).unfold(4, width, self.stride[1])  # (B, n, in, H', W', h, w)
+        seen = seen.permute(1, 0, 3, 4, 2, 5, 6)
+        shape, short = seen.shape[:4], -inner % 8  # the matrix units take multiples of 8
+        patches = seen.new_zeros((*shape, inner + short))
+        patches[..., :inner].unflatten(-1, seen.shape[4:]).copy_(seen)
+        weight = F.pad(self.weight.flatten(2), (0, short)).transpose(1, 2)
+        out = torch.bmm(patches.flatten(1, 3), weight)
+        if self.bias is not None:
+            out = out + self.bias[:, None].to(out.dtype)
+        return out.unflatten(1, shape[1:]).permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
 
 
 class _PooledConv2d(_Conv2d):
@@ -52,19 +73,9 @@ class _PooledConv2d(_Conv2d):
     pool: nn.MaxPool2d
 
     def forward(self, x: Tensor) -> Tensor:
-        bias = None if self.bias is None else self.bias.reshape(1, -1, 1, 1)
-        pool = self.pool
-        return finish(self.convolve(x), bias, pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode)
-
-
-def finish(x: Tensor, bias: Tensor | None, *window: Any) -> Tensor:
-    """Return what a convolution's bias, ReLU and max pool make of its products.
-
-    The ReLU comes last: max(relu(x)) = relu(max(x)), and so are the gradients, with a quarter of the values to go
-    through for a window of 2 x 2.
-    """
-    kernel, stride, padding, dilation, ceil_mode = window
-    return F.relu(F.max_pool2d(x if bias is None else x + bias, kernel, stride, padding, dilation, ceil_mode))
+        # The ReLU comes last: max(relu(x)) = relu(max(x)), and the gradients are the same too, but there are only a
+        # quarter of the values to go through for a window of 2 x 2.
+        return F.relu(self.pool(super().forward(x)))
 
 
 class _BatchNorm:
@@ -123,7 +134,7 @@ def _known(part: nn.Module) -> bool:
     if isinstance(part, nn.Unflatten):
         return part.dim == 1 and -1 not in part.unflattened_size
     if isinstance(part, nn.Conv2d):
-        return part.padding_mode == "zeros"
+        return part.padding_mode == "zeros" and part.padding != "same"
     if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
         return part.momentum is not None
     return True
@@ -147,7 +158,7 @@ class StackedModule:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = copy.deepcopy(module)
+        self.module = self.compiled = copy.deepcopy(module)
         for part in list(self.module.modules()):
             if type(part) is nn.Sequential:
                 _join(part)
@@ -163,10 +174,15 @@ class StackedModule:
                 return None
         return cls(module)
 
+    def compile(self) -> None:
+        """Let torch.compile make fewer and larger kernels of the training pass; some seconds for each new shape."""
+        self.compiled = copy.deepcopy(self.module)
+        self.compiled.compile(dynamic=False)
+
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
         """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values `(n, ...)` are moved in place."""
         if self.module.training != training:
             self.module.train(training)
         beside = x.transpose(0, 1).flatten(1, 2)
-        output: Tensor = functional_call(self.module, dict(values), (beside,))
+        output: Tensor = functional_call(self.compiled if training else self.module, dict(values), (beside,))
         return output.unflatten(1, (len(x), -1)).transpose(0, 1)
