@@ -201,6 +201,10 @@ def test_the_rule_of_auto(monkeypatch):
     assert (choice.engine, choice.warning) == ("loop", None)
     assert "more than 10" in choice.why
     assert chosen(mlp(), "stacked").engine == "stacked"
+    monkeypatch.setattr(engine, "STACKED_ON_CPU", 1000)
+    assert chosen(mlp(), "auto").engine == "stacked"
+    monkeypatch.setattr(engine, "STACKED_WORK", (6 * 7 + 7 * 3) * 4 - 1)  # a minibatch of 4 takes one more
+    assert "252 multiply-adds a step" in chosen(mlp(), "auto").why
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):

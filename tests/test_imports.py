@@ -36,7 +36,7 @@ MAY_IMPORT = {
         *("seeds", "batches", "chunks", "clients", "dropout", "flat", "gradients", "optimizers", "precision"),
         *("rows", "tasks"),
     },
-    "engine": {"batches", "checks", "clients", "local", "rows"},
+    "engine": {"batches", "checks", "clients", "evaluate", "local", "rows"},
     "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
     "evaluate": {"clients", "local", "precision", "rows"},
     "description": {"__version__", "checks"},

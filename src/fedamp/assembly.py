@@ -22,7 +22,7 @@ from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
 from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
-from fedamp.engine import Choice, choose_engine
+from fedamp.engine import Choice, choose_engine, compile_pays
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
@@ -145,6 +145,8 @@ def assemble(
     training = Training(flat, optimizer, batching, description.seed, task, precision=precision)
     choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
+    wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
+    flat.compile(wanted or (description.compile == "on" and device.type == "cuda"))
     facts |= {
         "input_shape": list(clients.x.shape[1:]),
         "num_outputs": material.num_outputs,
@@ -155,6 +157,7 @@ def assemble(
         "engine_why": choice.why,
         "threads": choice.threads,
         "precision": precision,
+        "compiled": flat.compiled,
         "device": str(device),
         "hyperparameters": {f.name: _plain(getattr(method, f.name)) for f in fields(method)},
         "optimizer": optimizer.name,

@@ -78,6 +78,9 @@ def run_command(
     precision: Annotated[
         str | None, Flag(help="fp32, tf32 or bf16; auto is tf32 on a GPU and fp32 on a CPU.")
     ] = None,
+    compile: Annotated[
+        str | None, Flag(help="torch.compile on a GPU: on, off, or auto: where the run is long enough.")
+    ] = None,
     deterministic: Annotated[bool | None, Flag("--deterministic", help="The same bits on a GPU too; slower.")] = None,
     out: Annotated[
         Path | None, Flag(help="Folder to write to; by default runs/ and a name from the description.")

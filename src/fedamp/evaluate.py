@@ -65,14 +65,14 @@ def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) 
     def work(part: slice) -> None:
         x, y = clients.samples(torch.stack(held[part]))
         with torch.no_grad():
-            output = _outputs(training, rows[part], x)
+            output = outputs(training, rows[part], x)
             scores[part] = vmap(partial(_counts, training))(output, y)
 
     training.in_chunks(len(rows), work)
     return scores / size
 
 
-def _outputs(training: Training, rows: Rows, x: Tensor) -> Tensor:
+def outputs(training: Training, rows: Rows, x: Tensor) -> Tensor:
     """Return the outputs of n clients' models on n batches, `(n, B, k)`."""
     if training.model.side_by_side:
         return training.model.stacked(rows.params, rows.buffers, x, training=False)[0]

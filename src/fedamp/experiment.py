@@ -23,7 +23,7 @@ from fedamp.data.schema import Schema
 from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
-from fedamp.engine import use_deterministic, use_threads
+from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -122,6 +122,8 @@ def play(
     A run that was broken off goes on from its folder's last checkpoint and ends as if it never had been.
     Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
     """
+    if federation.w.params.device.type == "cpu":
+        keep_freed_memory()
     with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
         return _play(description, federation, folder, observer)
 

@@ -99,6 +99,20 @@ class FlatModel:
         """Whether `stacked` takes this module; else n clients are a vmap of calls."""
         return self._stacked is not None
 
+    def only_vmap(self) -> None:
+        """Do not run clients side by side, though the module's layers are known."""
+        self._stacked = None
+
+    def compile(self, wanted: bool) -> None:
+        """Run `stacked` training passes compiled, or plain again."""
+        if self._stacked is not None:
+            self._stacked.compile(wanted)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether `stacked` training passes run compiled."""
+        return self._stacked is not None and self._stacked.compiled is not self._stacked.module
+
     def stacked(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return outputs `(n, B, k)` of n clients `(n, d)` on inputs `(n, B, ...)`, and their buffers `(n, b)`."""
         if self._stacked is None:

@@ -21,6 +21,7 @@ class Gradients:
     model: FlatModel
     task: Task
     graphs: Graphs = field(default_factory=Graphs, compare=False)
+    events: list[str] = field(default_factory=list, compare=False)  # what is to be told
 
     def __call__(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, call: int = 0
@@ -37,10 +38,27 @@ class Gradients:
 
     def _side_by_side(self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         at = point.detach().requires_grad_(True)
-        output, after = self.model.stacked(at, buffers, x, training=True)
-        losses = vmap(self.task.loss)(output.to(at.dtype), y)
+        output, after = self._pass(at, buffers, x)
+        losses = self.task.stacked_loss(output.to(at.dtype), y)
         (gradient,) = torch.autograd.grad(losses.sum(), at)
         return gradient, losses.detach(), after
+
+    def _pass(self, at: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        try:
+            return self.model.stacked(at, buffers, x, training=True)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if not self.model.compiled:
+                raise
+            # Compiling is for speed alone: whatever is missing for it, the run goes on.
+            self.model.compile(False)
+            why = " ".join(str(error).split())[:200]
+            self.events.append(
+                f"torch.compile failed ({type(error).__name__}: {why}); the run goes on without it. It needs Triton and "
+                "a C compiler; --compile off leaves it out"
+            )
+            return self.model.stacked(at, buffers, x, training=True)
 
     def _vmapped(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int

@@ -48,7 +48,7 @@ class Training:
     @cached_property
     def gradients(self) -> Gradients:
         """The gradients of many clients at once."""
-        return Gradients(self.model, self.task)
+        return Gradients(self.model, self.task, events=self.events)
 
     def in_chunks(self, num_clients: int, work: Callable[[slice], None]) -> None:
         """Do work for all clients in chunks that fit the memory; where one did not, that is an event."""

@@ -174,10 +174,12 @@ class StackedModule:
                 return None
         return cls(module)
 
-    def compile(self) -> None:
+    def compile(self, wanted: bool) -> None:
         """Let torch.compile make fewer and larger kernels of the training pass; some seconds for each new shape."""
-        self.compiled = copy.deepcopy(self.module)
-        self.compiled.compile(dynamic=False)
+        self.compiled = self.module
+        if wanted:
+            self.compiled = copy.deepcopy(self.module)
+            self.compiled.compile(dynamic=False)
 
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
         """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values `(n, ...)` are moved in place."""
