@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import fedamp
+from fedamp import engine
 from fedamp.batches import Batching
 from fedamp.chunks import Chunks
 from fedamp.flat import FlatModel
@@ -78,19 +79,18 @@ def test_a_run_tells_of_it_and_goes_on(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_real_out_of_memory():
+    g = torch.Generator().manual_seed(0)
+    pairs = [(torch.rand(40, 28, 28, generator=g), torch.randint(10, (40,), generator=g)) for _ in range(40)]
+    settings = {"clients": pairs, "rounds": 1, "epochs": 1, "model": "cnn", "engine": "stacked", "precision": "fp32"}
+    whole = fedamp.run(**settings, deterministic=True)
     torch.cuda.empty_cache()
-    settings = {"data": "digits", "clients": 40, "rounds": 1, "epochs": 1, "model": "cnn", "engine": "stacked"}
-    whole = fedamp.run(**settings, precision="fp32", deterministic=True)
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.empty_cache()
-    # The states of 40 clients fit, all of their moments and gradients do not.
+    # The states of 40 clients fit, but not all of their moments and gradients.
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (3 << 29)) / total)
     try:
-        from fedamp import engine
-
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "MEMORY_SHARE", 1000.0)
-            result = fedamp.run(**settings, precision="fp32", deterministic=True)
+            result = fedamp.run(**settings, deterministic=True)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert any("did not fit into the device's memory" in warning for warning in result.warnings)
