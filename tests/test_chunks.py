@@ -81,12 +81,14 @@ def test_a_run_tells_of_it_and_goes_on(monkeypatch, tmp_path):
 def test_a_real_out_of_memory():
     g = torch.Generator().manual_seed(0)
     pairs = [(torch.rand(40, 28, 28, generator=g), torch.randint(10, (40,), generator=g)) for _ in range(40)]
-    settings = {"clients": pairs, "rounds": 1, "epochs": 1, "model": "cnn", "engine": "stacked", "precision": "fp32"}
+    settings = {"clients": pairs, "rounds": 1, "epochs": 1, "model": "cnn", "engine": "stacked"}
+    # Plain SGD: Adam would make steps of the rounding errors by which convolutions of other group sizes differ.
+    settings |= {"precision": "fp32", "optimizer": "sgd"}
     whole = fedamp.run(**settings, deterministic=True)
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     # The states of 40 clients fit, but not all of their moments and gradients.
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (3 << 29)) / total)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (5 << 29)) / total)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "MEMORY_SHARE", 1000.0)

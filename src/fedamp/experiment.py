@@ -124,8 +124,15 @@ def play(
     """
     if federation.w.params.device.type == "cpu":
         keep_freed_memory()
-    with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
-        return _play(description, federation, folder, observer)
+    try:
+        with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
+            return _play(description, federation, folder, observer)
+    except torch.OutOfMemoryError as error:
+        # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
+        raise ValueError(
+            f"the models of {len(federation.clients)} clients do not fit into the device's memory "
+            f"({str(error).split('.')[0]}); fedamp run --dry-run tells what they need. Take fewer clients, or --device cpu"
+        ) from None
 
 
 def _play(description: Description, federation: Federation, folder: RunFolder | None, observer: Observer) -> Result:

@@ -194,7 +194,9 @@ class LocalStack(_Local):
         def work(part: slice) -> None:
             who = order[part]
             here = who.to(self.clients.x.device)
-            chunk = _Chunk(self, who.tolist(), {name: rows[here] for name, rows in start.items()})
+            # Copies, which the steps write to, of rows that may be one row seen many times.
+            own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
+            chunk = _Chunk(self, who.tolist(), own)
             chunk.go(directions, {name: value[here] for name, value in context.items()})
             for name in start:
                 ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
