@@ -1,6 +1,6 @@
 """Samples a second of local training on a GPU, and where one round's time goes.
 
-    python benchmarks/gpu_round.py --compile       the CNN on clients like EMNIST's, and ResNet18; also with torch.compile
+    python benchmarks/gpu_round.py --compile       the CNN on clients like EMNIST's, ResNet18; also compiled
     python benchmarks/gpu_round.py --profile       and the kernels that took the most time
 
 Pictures are random: what is measured is time. Two rounds of warm-up come before; then the median of three.

@@ -7,18 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedamp.batches import Batching
 from fedamp.clients import Clients
 
 
 class PlainLoop:
     """One module, loaded with each client's parameters in turn; torch.optim's fused Adam; the same minibatches."""
 
-    def __init__(self, module: nn.Module, clients: Clients, batching: Batching, lr: float, seed: int = 0) -> None:
-        self.module, self.clients, self.batching, self.lr, self.seed = copy.deepcopy(module), clients, batching, lr, seed
+    def __init__(self, module: nn.Module, clients: Clients, lr: float) -> None:
+        self.module, self.clients, self.lr = copy.deepcopy(module), clients, lr
         self.params = list(self.module.parameters())
 
-    def run(self, start: Sequence[Sequence[Tensor]], batches: Sequence[Sequence[Tensor]], strength: float) -> list[list[Tensor]]:
+    def run(
+        self, start: Sequence[Sequence[Tensor]], batches: Sequence[Sequence[Tensor]], strength: float
+    ) -> list[list[Tensor]]:
         """Train every client from its `start` near that same point; return the parameters where they end."""
         ended = []
         self.module.train()
@@ -32,8 +33,8 @@ class PlainLoop:
                 optimizer.zero_grad(set_to_none=True)
                 F.cross_entropy(self.module(x), y).backward()
                 # The gradient of strength/2 |w - u|^2, added where it belongs, without a graph of its own.
-                grads = [p.grad for p in self.params]
-                torch._foreach_add_(grads, torch._foreach_sub([p.detach() for p in self.params], list(mine)), alpha=strength)
+                apart = torch._foreach_sub([p.detach() for p in self.params], list(mine))
+                torch._foreach_add_([p.grad for p in self.params], apart, alpha=strength)
                 optimizer.step()
             ended.append([p.detach().clone() for p in self.params])
         return ended

@@ -1,6 +1,6 @@
 """What precision does to accuracy: BMTA on real data in fp32, TF32 and bf16, over three seeds.
 
-    python benchmarks/precision_scores.py --data-dir DIR [--preset paper/emnist-practical] [--rounds 10] [--seeds 3]
+python benchmarks/precision_scores.py --data-dir DIR [--preset paper/emnist-practical] [--rounds 10] [--seeds 3]
 """
 
 import argparse
@@ -29,7 +29,10 @@ def main() -> None:
         means[precision] = statistics.mean(scores)
         told = ", ".join(f"{score:.2f}" for score in scores)
         apart = means[precision] - means["fp32"]
-        print(f"{precision}: {told}; mean {means[precision]:.2f} ({apart:+.2f})  {time.perf_counter() - began:.0f} s", flush=True)
+        print(
+            f"{precision}: {told}; mean {means[precision]:.2f} ({apart:+.2f})  {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

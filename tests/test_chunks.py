@@ -37,7 +37,7 @@ def test_one_client_that_does_not_fit_is_an_error_with_a_cure():
     def work(part: slice) -> None:
         raise torch.OutOfMemoryError
 
-    with pytest.raises(ValueError, match="one client's training alone does not fit.*batch_size"):
+    with pytest.raises(ValueError, match="one client's training alone does not fit"):
         Chunks().over(4, work, lambda: None)
 
 

@@ -192,6 +192,17 @@ def test_a_module_that_vmap_can_not_take_is_looped_and_says_so(module, requested
     assert "one at a time" in choice.warning
 
 
+def test_known_layers_in_an_unknown_place_are_left_to_vmap():
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6, 3)).double()
+    model = FlatModel(module)
+    assert model.side_by_side
+    clients = Clients.of([(torch.randn(6, 2, 4, dtype=torch.float64), torch.randint(3, (6,))) for _ in range(3)])
+    training = Training(model, Optimizer(), Batching(4, epochs=1))
+    choice = choose_engine("auto", training, clients, model.row().repeat(3))
+    assert (choice.engine, choice.warning) == ("stacked", None)
+    assert not model.side_by_side
+
+
 def test_the_rule_of_auto(monkeypatch):
     assert chosen(mlp(), "auto").engine == "stacked"
     assert chosen(mlp(), "loop").engine == "loop"

@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "engine": {"batches", "checks", "clients", "evaluate", "local", "rows"},
     "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
     "evaluate": {"clients", "local", "precision", "rows"},
+    "needs": {"assembly", "flat", "methods", "rows"},
     "description": {"__version__", "checks"},
     "reading": set(),
     "checkpoints": {"rows"},
@@ -86,7 +87,7 @@ MAY_IMPORT = {
     "cli_data": {"data", "terminal"},
     "cli": {
         *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
-        *("records", "compare", "report", "checks", "export", "cli_data", "terminal"),
+        *("records", "compare", "report", "checks", "export", "cli_data", "terminal", "needs"),
     },
     "__main__": {"cli"},
 }

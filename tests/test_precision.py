@@ -7,9 +7,9 @@ import fedamp
 from fedamp import seeds
 from fedamp.batches import Batching
 from fedamp.description import Description
+from fedamp.flat import FlatModel
 from fedamp.gradients import Gradients
 from fedamp.models import cnn_small
-from fedamp.flat import FlatModel
 from fedamp.precision import resolve, use_precision
 from fedamp.tasks import CLASSIFICATION
 

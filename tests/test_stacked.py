@@ -43,7 +43,7 @@ def assert_both_equal(model: FlatModel, params, buffers, x) -> None:
     assert model.side_by_side
     n, batch = x.shape[:2]
     for training in (True, False):
-        expected = vmap(lambda p, b, x: model(p, b, x, training))(params, buffers, x)
+        expected = vmap(lambda p, b, x, training=training: model(p, b, x, training))(params, buffers, x)
         for mine, theirs in zip(model.stacked(params, buffers, x, training), expected, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
     gradients = Gradients(model, CLASSIFICATION)

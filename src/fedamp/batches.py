@@ -46,12 +46,17 @@ class Batching:
         assert self.epochs is not None
         return self.epochs * len(self.cuts(size))
 
+    def samples(self, size: int) -> int:
+        """Return how many samples, some of them more than once, a client with `size` goes through in a round."""
+        num_steps, lengths = self.num_steps(size), [end - begin for begin, end in self.cuts(size)]
+        return num_steps // len(lengths) * size + sum(lengths[: num_steps % len(lengths)])
+
     def draw(self, size: int, stream: np.random.Generator) -> list[Tensor]:
         """Return the positions of each step's samples, among `size`."""
         batches: list[Tensor] = []
         num_steps, lengths = self.num_steps(size), [end - begin for begin, end in self.cuts(size)]
         while len(batches) < num_steps:
-            batches += torch.from_numpy(stream.permutation(size)).split(lengths)
+            batches += torch.split(torch.from_numpy(stream.permutation(size)), lengths)
         return batches[:num_steps]
 
     def table(self, size: int, stream: np.random.Generator) -> tuple[NDArray[np.int64], list[int]]:
@@ -64,7 +69,7 @@ class Batching:
 
 @lru_cache(maxsize=1024)
 def _grid(batching: Batching, size: int) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the places, in one shuffled pass, of each batch's samples `(batches, longest)`, and the batches' lengths."""
+    """Return the places of each batch's samples in a shuffled pass, `(batches, longest)`, and the batches' lengths."""
     cuts = batching.cuts(size)
     lengths = [end - begin for begin, end in cuts]
     places = np.array([begin for begin, _ in cuts])[:, None] + np.arange(max(lengths))

@@ -27,7 +27,7 @@ STACKED_ON_CPU = 110_000
 
 STACKED_WORK = 25_000_000
 """Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond, a client's own matrices are
-large enough to be fast, and grouped convolutions are slower than plain ones. docs/performance.md has the measurements."""
+large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
 
 SMALL = 100_000
 """Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
@@ -40,7 +40,7 @@ MEMORY_SHARE = 0.4
 """Of a GPU's free memory, what the clients that are stacked at once may take: recorded passes need it twice."""
 
 COMPILE_PAYS = 2e14
-"""Parameters times sample passes of a run, from which torch.compile saves more time than it takes (some 10 s a shape)."""
+"""Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s a shape."""
 
 COMPILE_SHAPES = 6
 """Shapes of a stack's batches, over which it is never worth while."""
@@ -61,7 +61,8 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
     """Return how to train these clients.
 
     `auto` stacks where there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
-    parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't take is looped in any case.
+    parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't
+    take is looped in any case.
     """
     checks.one_of("engine", requested, ENGINES)
     device, num_params = clients.x.device, training.model.num_params
@@ -78,6 +79,9 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
         if device.type == "cpu" and (work := step_work(training, clients)) > STACKED_WORK:
             return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
     fault = _fault(training, clients, w, "stacked")
+    if fault is not None and training.model.side_by_side:  # known layers in an unknown place: vmap may take them
+        training.model.only_vmap()
+        fault = _fault(training, clients, w, "stacked")
     if fault is not None:
         if (really := _fault(training, clients, w, "loop")) is not None:
             raise ValueError(f"a training step of {type(training.model.module).__name__} fails: {really}")
@@ -97,7 +101,7 @@ def step_work(training: Training, clients: Clients) -> int:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         training.model(row.params[0], row.buffers[0], x, training=False)
     batch = min(training.batching.batch_size, max(len(positions) for positions in clients.train))
-    return counter.get_total_flops() // 2 // len(sample) * batch
+    return int(counter.get_total_flops()) // 2 // len(sample) * batch
 
 
 def compile_pays(training: Training, clients: Clients, rounds: int) -> bool:
@@ -106,7 +110,7 @@ def compile_pays(training: Training, clients: Clients, rounds: int) -> bool:
         return False
     sizes = sorted(len(positions) for positions in clients.train)
     batching = training.batching
-    passes = rounds * sum(batching.num_steps(size) * min(batching.batch_size, size) for size in sizes)
+    passes = rounds * sum(batching.samples(size) for size in sizes)
     shapes = {(size, cut[1] - cut[0]) for size in sizes for cut in batching.cuts(size)}
     return passes * training.model.num_params >= COMPILE_PAYS and len(shapes) <= COMPILE_SHAPES
 
@@ -158,7 +162,7 @@ def _gradient(w: Tensor, grad: object) -> Tensor:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what a step frees for the next one: else a CPU spends a third of its time on getting pages.
+    """Let the C library keep what a step frees for the next one: getting pages anew can take a third of a CPU's time.
 
     For glibc alone, and for the rest of the process; elsewhere nothing happens.
     """

@@ -131,7 +131,7 @@ def play(
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
         raise ValueError(
             f"the models of {len(federation.clients)} clients do not fit into the device's memory "
-            f"({str(error).split('.')[0]}); fedamp run --dry-run tells what they need. Take fewer clients, or --device cpu"
+            f"({str(error).split('.')[0]}); fedamp run --dry-run tells the need. Take fewer clients, or --device cpu"
         ) from None
 
 

@@ -127,7 +127,7 @@ def _cut(row: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a row `(d,)` cut into tensors of the shapes of `like`; n rows `(n, d)` into tensors `(n, ...)`."""
     parts = torch.split(row, [math.prod(value.shape) for value in like.values()], dim=-1) if like else ()
     return {
-        name: part.unflatten(-1, value.shape) if value.ndim else part.squeeze(-1)
+        name: torch.unflatten(part, -1, value.shape) if value.ndim else part.squeeze(-1)
         for (name, value), part in zip(like.items(), parts, strict=True)
     }
 

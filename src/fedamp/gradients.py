@@ -55,8 +55,8 @@ class Gradients:
             self.model.compile(False)
             why = " ".join(str(error).split())[:200]
             self.events.append(
-                f"torch.compile failed ({type(error).__name__}: {why}); the run goes on without it. It needs Triton and "
-                "a C compiler; --compile off leaves it out"
+                f"torch.compile failed ({type(error).__name__}: {why}); the run goes on without it. It needs Triton "
+                "and a C compiler; --compile off leaves it out"
             )
             return self.model.stacked(at, buffers, x, training=True)
 

@@ -24,7 +24,7 @@ class _Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 2:
             raise NotImplementedError(f"a linear layer on samples of {x.ndim - 1} axes")
-        apart = x.unflatten(1, (len(self.weight), -1)).transpose(0, 1)
+        apart = torch.unflatten(x, 1, (len(self.weight), -1)).transpose(0, 1)
         weight = self.weight.transpose(1, 2)
         out = torch.bmm(apart, weight) if self.bias is None else torch.baddbmm(self.bias[:, None], apart, weight)
         return out.transpose(0, 1).flatten(1)
@@ -54,17 +54,17 @@ class _Conv2d(nn.Conv2d):
         n, inner = len(self.weight), math.prod(self.weight.shape[2:])
         up, left = (0, 0) if isinstance(self.padding, str) else self.padding  # the one word left is "valid"
         height, width = self.kernel_size
-        padded = F.pad(x.to(torch.bfloat16), (left, left, up, up)).unflatten(1, (n, -1))
+        padded = torch.unflatten(F.pad(x.to(torch.bfloat16), (left, left, up, up)), 1, (n, -1))
         seen = padded.unfold(3, height, self.stride[0]).unfold(4, width, self.stride[1])  # (B, n, in, H', W', h, w)
         seen = seen.permute(1, 0, 3, 4, 2, 5, 6)
         shape, short = seen.shape[:4], -inner % 8  # the matrix units take multiples of 8
         patches = seen.new_zeros((*shape, inner + short))
-        patches[..., :inner].unflatten(-1, seen.shape[4:]).copy_(seen)
+        torch.unflatten(patches[..., :inner], -1, seen.shape[4:]).copy_(seen)
         weight = F.pad(self.weight.flatten(2), (0, short)).transpose(1, 2)
         out = torch.bmm(patches.flatten(1, 3), weight)
         if self.bias is not None:
             out = out + self.bias[:, None].to(out.dtype)
-        return out.unflatten(1, shape[1:]).permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
+        return torch.unflatten(out, 1, shape[1:]).permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
 
 
 class _PooledConv2d(_Conv2d):
@@ -104,7 +104,7 @@ class _Unflatten(nn.Unflatten):
 
     def forward(self, x: Tensor) -> Tensor:
         _, *rest = self.unflattened_size
-        return x.unflatten(1, (-1, *rest))
+        return torch.unflatten(x, 1, (-1, *rest))
 
 
 _WITH_CLIENTS: dict[type[nn.Module], type[nn.Module]] = {
@@ -182,9 +182,9 @@ class StackedModule:
             self.compiled.compile(dynamic=False)
 
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
-        """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values `(n, ...)` are moved in place."""
+        """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values, `(n, ...)`, move in place."""
         if self.module.training != training:
             self.module.train(training)
         beside = x.transpose(0, 1).flatten(1, 2)
         output: Tensor = functional_call(self.compiled if training else self.module, dict(values), (beside,))
-        return output.unflatten(1, (len(x), -1)).transpose(0, 1)
+        return torch.unflatten(output, 1, (len(x), -1)).transpose(0, 1)
