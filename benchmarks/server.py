@@ -45,11 +45,12 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def extra(function: Callable[[], Tensor], kept: int) -> int:
-    """Return the most bytes that a call held beyond what was there before and what it returns."""
-    before = resident()
+def cost(function: Callable[[], Tensor], kept: int) -> tuple[float, int]:
+    """Return a call's seconds, and the most bytes that it held beyond what was there before and what it returns."""
+    before, began = resident(), time.perf_counter()
     function()
-    return max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before - kept)
+    seconds = time.perf_counter() - began
+    return seconds, max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before - kept)
 
 
 def measure(m: int, d: int) -> None:
@@ -59,8 +60,7 @@ def measure(m: int, d: int) -> None:
         row.uniform_(-1, 1)
     xi = torch.softmax(torch.rand(m, m, dtype=torch.float64), 1)
     size = w.numel() * w.element_size()
-    more = [extra(lambda: squared_distances(w), 0) / size, extra(lambda: mix(xi, w), size) / size]
-    seconds = [_seconds(lambda: squared_distances(w)), _seconds(lambda: mix(xi, w))]
+    costs = [cost(lambda: squared_distances(w), 0), cost(lambda: mix(xi, w), size)]
     part, about = w, ""
     if (free_memory(w.device) or 0) < 6 * size:  # plain ways need float64 copies: on a quarter of the columns then
         part, about = w[:, : d // 4].clone(), " of d/4"
@@ -68,15 +68,9 @@ def measure(m: int, d: int) -> None:
         {"blocks": lambda: squared_distances(part), "plain": lambda: plain_distances(part)},
         {"blocks": lambda: mix(xi, part), "plain": lambda: plain_mix(xi, part)},
     ]
-    for name, ways, share, spent in zip(("distances", "mixture"), pairs, more, seconds, strict=True):
+    for name, ways, (spent, more) in zip(("distances", "mixture"), pairs, costs, strict=True):
         ratio = told(ratios(ways, 3)["blocks"]) + about
-        print(f"{f'{name}, m = {m}, d = {d}':34s} {ratio:32s} {spent:8.2f} {share:19.1%}", flush=True)
-
-
-def _seconds(function: Callable[[], Tensor]) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
+        print(f"{f'{name}, m = {m}, d = {d}':34s} {ratio:32s} {spent:8.2f} {more / size:19.1%}", flush=True)
 
 
 def main() -> None:
