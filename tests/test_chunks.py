@@ -10,6 +10,8 @@ from fedamp import engine
 from fedamp.batches import Batching
 from fedamp.chunks import Chunks
 from fedamp.flat import FlatModel
+from fedamp.methods.base import descent
+from fedamp.rows import Rows, State
 from helpers import Federation, data, mlp
 
 
@@ -97,3 +99,30 @@ def test_a_real_out_of_memory():
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert any("did not fit into the device's memory" in warning for warning in result.warnings)
     torch.testing.assert_close(result.models["own"].params, whole.models["own"].params, rtol=1e-3, atol=1e-3)
+
+
+def test_one_row_that_all_clients_share_is_picked_without_a_copy():
+    shared = Rows.of(torch.randn(1, 5)).repeat(4)
+    for index in (torch.tensor([2, 0]), torch.tensor([True, False, True, False]), slice(1, 3)):
+        picked = shared[index]
+        assert picked.params.shape == (2, 5)
+        assert picked.params.data_ptr() == shared.params.data_ptr()
+        assert torch.equal(picked.params, shared.params[index])
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_training_does_not_write_to_what_it_is_given(size):
+    a = Federation.of("fedavg", sizes=(6, 7, 8))
+    training = replace(a.training, engine="stacked", chunks=Chunks(size))
+    first = a.training.model.row()
+    before = first.params.clone()
+    ended = training.local(a.clients, 1).run(first.repeat(3), descent)
+    assert torch.equal(first.params, before)
+    assert not torch.equal(ended.params[0], ended.params[1])
+
+
+def test_a_round_of_everyone_copies_no_state(monkeypatch):
+    a = Federation.of("scaffold", sizes=(6, 7, 8))
+    monkeypatch.setattr(State, "take", None)
+    monkeypatch.setattr(State, "put", None)
+    a.play(2)
