@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check clean
+.PHONY: help setup demo test test-all check bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,11 @@ check: setup  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: setup  ## how fast: all clients at once, and the server's products, against plain ways
+	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/server.py
+	$(BIN)/python benchmarks/flower.py
 
 clean:  ## remove what setup and the tests made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -8,6 +8,7 @@ from torch import nn
 
 from fedamp import engine
 from fedamp.batches import Batching
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.engine import choose_engine
 from fedamp.flat import FlatModel
@@ -92,7 +93,7 @@ def both_ways(name, kind, dtype=torch.float64, chunk=1 << 30, batching=None, opt
     optimizer = optimizer or Optimizer("sgd" if kind == "transformer" else METHODS[name].optimizer, 0.01)
     loop = Federation.of(name, **settings, optimizer=optimizer)
     stacked = Federation.of(name, **settings, optimizer=optimizer)
-    stacked.training = replace(stacked.training, engine="stacked", chunk=chunk)
+    stacked.training = replace(stacked.training, engine="stacked", chunks=Chunks(chunk))
     assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
     assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
     return loop, stacked
@@ -191,6 +192,17 @@ def test_a_module_that_vmap_can_not_take_is_looped_and_says_so(module, requested
     assert "one at a time" in choice.warning
 
 
+def test_known_layers_in_an_unknown_place_are_left_to_vmap():
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6, 3)).double()
+    model = FlatModel(module)
+    assert model.side_by_side
+    clients = Clients.of([(torch.randn(6, 2, 4, dtype=torch.float64), torch.randint(3, (6,))) for _ in range(3)])
+    training = Training(model, Optimizer(), Batching(4, epochs=1))
+    choice = choose_engine("auto", training, clients, model.row().repeat(3))
+    assert (choice.engine, choice.warning) == ("stacked", None)
+    assert not model.side_by_side
+
+
 def test_the_rule_of_auto(monkeypatch):
     assert chosen(mlp(), "auto").engine == "stacked"
     assert chosen(mlp(), "loop").engine == "loop"
@@ -200,6 +212,10 @@ def test_the_rule_of_auto(monkeypatch):
     assert (choice.engine, choice.warning) == ("loop", None)
     assert "more than 10" in choice.why
     assert chosen(mlp(), "stacked").engine == "stacked"
+    monkeypatch.setattr(engine, "STACKED_ON_CPU", 1000)
+    assert chosen(mlp(), "auto").engine == "stacked"
+    monkeypatch.setattr(engine, "STACKED_WORK", (6 * 7 + 7 * 3) * 4 - 1)  # a minibatch of 4 takes one more
+    assert "252 multiply-adds a step" in chosen(mlp(), "auto").why
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fedamp.chunks import Chunks
 from fedamp.evaluate import evaluate
 from fedamp.metrics import score_table, summarise, worse_off
 from helpers import Federation, mlp
@@ -16,7 +17,7 @@ from helpers import Federation, mlp
 def test_scores_by_hand(engine, tests):
     a = Federation.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
     clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, tests, strict=True)))
-    training, rows = replace(a.training, engine=engine, chunk=2), a.rounds[-1].models["own"]
+    training, rows = replace(a.training, engine=engine, chunks=Chunks(2)), a.rounds[-1].models["own"]
     scores = evaluate(training, clients, rows)
     module = mlp(norm=True, dropout=0.3).eval()
     for i in range(3):

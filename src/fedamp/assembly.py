@@ -15,17 +15,19 @@ from torch import Tensor, nn
 from fedamp import checks, models
 from fedamp.attention import oracle_self_weight
 from fedamp.batches import Batching
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data import load_data
 from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
 from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
-from fedamp.engine import Choice, choose_engine
+from fedamp.engine import Choice, choose_engine, compile_pays
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
 from fedamp.optimizers import Optimizer
+from fedamp.precision import resolve
 from fedamp.rounds import Tamper, check_optimizer, poison
 from fedamp.rows import Rows
 from fedamp.settings import make_setting
@@ -159,9 +161,12 @@ def assemble(
     method = method or method_of(description, clients.groups)
     optimizer = optimizer_of(description, method)
     batching = Batching(description.batch_size, description.epochs, description.steps)
-    training = Training(flat, optimizer, batching, description.seed, task)
+    precision = resolve(description.precision, device)
+    training = Training(flat, optimizer, batching, description.seed, task, precision=precision)
     choice = choose_engine(description.engine, training, clients, w)
-    training = replace(training, engine=choice.engine, chunk=choice.chunk)
+    training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
+    wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
+    flat.compile(wanted or (description.compile == "on" and device.type == "cuda"))
     facts |= {
         "input_shape": list(clients.x.shape[1:]),
         "num_outputs": material.num_outputs,
@@ -171,6 +176,8 @@ def assemble(
         "engine": choice.engine,
         "engine_why": choice.why,
         "threads": choice.threads,
+        "precision": precision,
+        "compiled": flat.compiled,
         "device": str(device),
         "hyperparameters": {f.name: _plain(getattr(method, f.name)) for f in fields(method)},
         "optimizer": optimizer.name,

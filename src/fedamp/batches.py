@@ -1,9 +1,13 @@
 """Which samples make up each local step of a client."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedamp import checks
@@ -42,10 +46,31 @@ class Batching:
         assert self.epochs is not None
         return self.epochs * len(self.cuts(size))
 
+    def samples(self, size: int) -> int:
+        """Return how many samples, some of them more than once, a client with `size` goes through in a round."""
+        num_steps, lengths = self.num_steps(size), [end - begin for begin, end in self.cuts(size)]
+        return num_steps // len(lengths) * size + sum(lengths[: num_steps % len(lengths)])
+
     def draw(self, size: int, stream: np.random.Generator) -> list[Tensor]:
         """Return the positions of each step's samples, among `size`."""
         batches: list[Tensor] = []
-        while len(batches) < self.num_steps(size):
-            order = torch.from_numpy(stream.permutation(size))
-            batches += [order[begin:end] for begin, end in self.cuts(size)]
-        return batches[: self.num_steps(size)]
+        num_steps, lengths = self.num_steps(size), [end - begin for begin, end in self.cuts(size)]
+        while len(batches) < num_steps:
+            batches += torch.split(torch.from_numpy(stream.permutation(size)), lengths)
+        return batches[:num_steps]
+
+    def table(self, size: int, stream: np.random.Generator) -> tuple[NDArray[np.int64], list[int]]:
+        """Return the same as one table `(steps, longest)`, and the length of each step; what lies beyond is padding."""
+        num_steps, (index, lengths) = self.num_steps(size), _grid(self, size)
+        passes = -(-num_steps // len(lengths))
+        orders = np.stack([stream.permutation(size) for _ in range(passes)])
+        return orders[:, index].reshape(-1, index.shape[1])[:num_steps], (lengths * passes)[:num_steps]
+
+
+@lru_cache(maxsize=1024)
+def _grid(batching: Batching, size: int) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the places of each batch's samples in a shuffled pass, `(batches, longest)`, and the batches' lengths."""
+    cuts = batching.cuts(size)
+    lengths = [end - begin for begin, end in cuts]
+    places = np.array([begin for begin, _ in cuts])[:, None] + np.arange(max(lengths))
+    return places.clip(max=size - 1), lengths

@@ -76,6 +76,10 @@ def run_command(
     seed: Annotated[int | None, Flag(help="One seed gives one result.")] = None,
     engine: Annotated[str | None, Flag(help="auto, stacked (all clients at once) or loop (one at a time).")] = None,
     device: Annotated[str | None, Flag(help="auto, cpu or cuda.")] = None,
+    precision: Annotated[str | None, Flag(help="fp32, tf32 or bf16; auto is tf32 on a GPU and fp32 on a CPU.")] = None,
+    compile: Annotated[
+        str | None, Flag(help="torch.compile on a GPU: on, off, or auto: where the run is long enough.")
+    ] = None,
     deterministic: Annotated[bool | None, Flag("--deterministic", help="The same bits on a GPU too; slower.")] = None,
     out: Annotated[
         Path | None, Flag(help="Folder to write to; by default runs/ and a name from the description.")
@@ -84,15 +88,30 @@ def run_command(
     set: Annotated[
         list[str] | None, Flag(help="A detail, say method.sigma=25 or setting.share=0.8; can be repeated.")
     ] = None,
+    dry_run: Annotated[bool, Flag("--dry-run", help="Say what the run would need, and run nothing.")] = False,
     json_: Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
     """Run one experiment and write its record."""
     flags = dict(locals())
     flags["schema"] = None if schema is None else str(schema)
-    for kept_apart in ("out", "config", "set", "json_", "preset", "data_dir"):
+    for kept_apart in ("out", "config", "set", "json_", "preset", "data_dir", "dry_run"):
         del flags[kept_apart]
     description = describe(preset, config, flags, set or [])
+    if dry_run:
+        return show_needs(description, data_dir)
     run_one(description, out, json_, data_dir)
+
+
+def show_needs(description: Any, data_dir: Path | None) -> None:
+    """Print what a run would need; warn where there is less."""
+    from fedamp.assembly import assemble
+    from fedamp.needs import told
+
+    lines, warning = told(assemble(description, data_dir=data_dir), description.rounds)
+    for line in lines:
+        out.print(line, soft_wrap=True, highlight=False)
+    if warning:
+        out.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True, highlight=False)
 
 
 def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
@@ -218,7 +237,7 @@ def _one_of(what: str, value: str, choices: list[str]) -> None:
 def _comparing() -> None:
     """Give `compare` the flags of `run`, and its own."""
     shared = dict(inspect.signature(run_command).parameters)
-    for name in ("method", "json_"):
+    for name in ("method", "json_", "dry_run"):
         del shared[name]
     own = {
         "methods": (Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate is always in it.")], "all"),

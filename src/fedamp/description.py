@@ -68,9 +68,11 @@ class Description:
     seed: int = 0
     engine: str = "auto"
     device: str = "auto"
+    precision: str = "auto"  # of training and scoring: fp32, tf32 or bf16; auto is tf32 on a GPU, fp32 on a CPU
     schema: str | None = None  # of your own silos: a file with the schema that was agreed on
     model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
     version: str = __version__
+    compile: str = "auto"  # torch.compile on a GPU: "on", "off", or where the run is long enough to repay it
     deterministic: bool = False  # bit for bit the same on a GPU too, at the cost of speed
 
     def __post_init__(self) -> None:
@@ -86,6 +88,8 @@ class Description:
         checks.count("seed", self.seed, least=0)
         checks.one_of("init", self.init, ["common", "own"])
         checks.one_of("engine", self.engine, ["auto", "stacked", "loop"])
+        checks.one_of("precision", self.precision, ["auto", "fp32", "tf32", "bf16"])
+        checks.one_of("compile", self.compile, ["auto", "on", "off"])
         checks.truth("deterministic", self.deterministic)
         checks.one_of("task", self.task, ["auto", "classification", "regression"])
         checks.share("held_out", self.held_out)

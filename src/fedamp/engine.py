@@ -1,6 +1,7 @@
 """Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
 
 import contextlib
+import ctypes
 import os
 import re
 import warnings
@@ -10,25 +11,39 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedamp import checks
 from fedamp.batches import Batching
 from fedamp.clients import Clients
+from fedamp.evaluate import outputs
 from fedamp.local import Training
 from fedamp.rows import Rows
 
 ENGINES = ("auto", "stacked", "loop")
 
-STACKED_ON_CPU = 100_000
-"""Parameters up to which stacking pays on a CPU: beyond, one client's matrices fill the cores by themselves."""
+STACKED_ON_CPU = 110_000
+"""Parameters up to which stacking pays on a CPU: beyond, the rows of all clients together do not stay in its caches."""
 
-SMALL = STACKED_ON_CPU
+STACKED_WORK = 25_000_000
+"""Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond, a client's own matrices are
+large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
+
+SMALL = 100_000
 """Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
 wait for each other (seen: 40 times slower)."""
 
 STACK_VALUES = 1 << 27
-"""Parameters that are stacked at once, over all clients: bounds the memory of gradients and moments."""
+"""Parameters that are stacked at once on a CPU, over all clients: bounds the memory of gradients and moments."""
+
+MEMORY_SHARE = 0.4
+"""Of a GPU's free memory, what the clients that are stacked at once may take: recorded passes need it twice."""
+
+COMPILE_PAYS = 2e14
+"""Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s a shape."""
+
+COMPILE_SHAPES = 6
+"""Shapes of a stack's batches, over which it is never worth while."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +60,9 @@ class Choice:
 def choose_engine(requested: str, training: Training, clients: Clients, w: Rows) -> Choice:
     """Return how to train these clients.
 
-    `auto` stacks where there is more than one client, and the device is a GPU or the model has at most
-    STACKED_ON_CPU parameters; else it loops. A module that vmap can't take is looped in any case.
+    `auto` stacks where there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
+    parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't
+    take is looped in any case.
     """
     checks.one_of("engine", requested, ENGINES)
     device, num_params = clients.x.device, training.model.num_params
@@ -60,7 +76,12 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
             return loop("there is one client")
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
+        if device.type == "cpu" and (work := step_work(training, clients)) > STACKED_WORK:
+            return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
     fault = _fault(training, clients, w, "stacked")
+    if fault is not None and training.model.side_by_side:  # known layers in an unknown place: vmap may take them
+        training.model.only_vmap()
+        fault = _fault(training, clients, w, "stacked")
     if fault is not None:
         if (really := _fault(training, clients, w, "loop")) is not None:
             raise ValueError(f"a training step of {type(training.model.module).__name__} fails: {really}")
@@ -68,7 +89,43 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
         return loop("vmap can't take the model", warning)
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
+    if device.type == "cuda":
+        chunk = _chunk_for_memory(training, clients, w)
     return Choice("stacked", chunk, threads, why)
+
+
+def step_work(training: Training, clients: Clients) -> int:
+    """Return the multiply-adds of one client's forward pass over one minibatch."""
+    row, sample = training.model.row(), clients.train[0][:2]
+    x, _ = clients.samples(sample)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        training.model(row.params[0], row.buffers[0], x, training=False)
+    batch = min(training.batching.batch_size, max(len(positions) for positions in clients.train))
+    return int(counter.get_total_flops()) // 2 // len(sample) * batch
+
+
+def compile_pays(training: Training, clients: Clients, rounds: int) -> bool:
+    """Return whether torch.compile repays its own time in a run: on a GPU, with much to do in few shapes."""
+    if clients.x.device.type != "cuda" or training.engine != "stacked" or not training.model.side_by_side:
+        return False
+    sizes = sorted(len(positions) for positions in clients.train)
+    batching = training.batching
+    passes = rounds * sum(batching.samples(size) for size in sizes)
+    shapes = {(size, cut[1] - cut[0]) for size in sizes for cut in batching.cuts(size)}
+    return passes * training.model.num_params >= COMPILE_PAYS and len(shapes) <= COMPILE_SHAPES
+
+
+def _chunk_for_memory(training: Training, clients: Clients, w: Rows) -> int:
+    """Return how many clients fit a GPU's memory, from what a step of two takes. Too many are halved on the way."""
+    two = torch.arange(min(2, len(clients)))
+    probe = replace(training, batching=Batching(training.batching.batch_size, steps=1), engine="stacked")
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    probe.local(clients.take(two), 1).run(w[two.to(w.params.device)], _gradient)
+    each = (torch.cuda.max_memory_allocated() - before) / len(two)
+    torch.cuda.empty_cache()
+    return max(1, int(MEMORY_SHARE * torch.cuda.mem_get_info()[0] / each))
 
 
 @contextlib.contextmanager
@@ -94,9 +151,7 @@ def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | Non
             ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
             x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
             if way == "stacked":
-                vmap(lambda params, buffers, x: training.model(params, buffers, x, False))(
-                    ended.params, ended.buffers, x
-                )
+                outputs(training, ended, x)
     except Exception as error:  # whatever a user's module does under vmap
         return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
@@ -104,6 +159,18 @@ def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | Non
 
 def _gradient(w: Tensor, grad: object) -> Tensor:
     return grad(w)  # type: ignore[no-any-return, operator]
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what a step frees for the next one: getting pages anew can take a third of a CPU's time.
+
+    For glibc alone, and for the rest of the process; elsewhere nothing happens.
+    """
+    trim, from_map = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(trim, 1 << 30)
+        library.mallopt(from_map, 1 << 25)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """How good models are: rows + held-out samples -> a score and a loss for each client."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch.func import vmap
 
 from fedamp.clients import Clients, Positions
 from fedamp.local import Training
+from fedamp.precision import use_precision
 from fedamp.rows import Rows
 
 BATCH = 4096
@@ -27,10 +29,11 @@ def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test")
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
-    scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
-    if scores is None:
-        parts = [_one(training, clients, rows[slice(i, i + 1)], held[i]) for i in range(len(held))]
-        scores = torch.stack(parts)
+    with use_precision(training.precision, clients.x.device):
+        scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
+        if scores is None:
+            parts = [_one(training, clients, rows[slice(i, i + 1)], held[i]) for i in range(len(held))]
+            scores = torch.stack(parts)
     scores = scores.double().cpu()
     return Scores(metric=training.task.finish(scores[:, 0]), loss=scores[:, 1])
 
@@ -48,7 +51,7 @@ def _one(training: Training, clients: Clients, row: Rows, positions: Tensor) -> 
 
 def _counts(training: Training, output: Tensor, y: Tensor) -> Tensor:
     """Return the task's tally and the loss, both summed over the samples, `(2,)`."""
-    task = training.task
+    task, output = training.task, output.to(training.model.dtype)
     return torch.stack([task.tally(output, y).double(), task.loss(output, y).double() * len(y)])
 
 
@@ -57,15 +60,20 @@ def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) 
     size = len(held[0])
     if any(len(positions) != size for positions in held) or size > BATCH:
         return None
+    scores = torch.empty((len(rows), 2), dtype=torch.float64, device=rows.params.device)
 
-    def score(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        output, _ = training.model(params, buffers, x, training=False)
-        return _counts(training, output, y)
-
-    parts = []
-    for begin in range(0, len(rows), training.chunk):
-        chunk = slice(begin, begin + training.chunk)
-        x, y = clients.samples(torch.stack(held[chunk]))
+    def work(part: slice) -> None:
+        x, y = clients.samples(torch.stack(held[part]))
         with torch.no_grad():
-            parts.append(vmap(score)(rows.params[chunk], rows.buffers[chunk], x, y))
-    return torch.cat(parts) / size
+            output = outputs(training, rows[part], x)
+            scores[part] = vmap(partial(_counts, training))(output, y)
+
+    training.in_chunks(len(rows), work)
+    return scores / size
+
+
+def outputs(training: Training, rows: Rows, x: Tensor) -> Tensor:
+    """Return the outputs of n clients' models on n batches, `(n, B, k)`."""
+    if training.model.side_by_side:
+        return training.model.stacked(rows.params, rows.buffers, x, training=False)[0]
+    return vmap(lambda params, buffers, x: training.model(params, buffers, x, False)[0])(rows.params, rows.buffers, x)

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from fedamp.assembly import Federation, as_clients, assemble
 from fedamp.checkpoints import Checkpoint, Pace
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
-from fedamp.engine import use_deterministic, use_threads
+from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -114,8 +115,17 @@ def play(
     A run that was broken off goes on from its folder's last checkpoint and ends as if it never had been.
     Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
     """
-    with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
-        return _play(description, federation, folder, observer)
+    if federation.w.params.device.type == "cpu":
+        keep_freed_memory()
+    try:
+        with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
+            return _play(description, federation, folder, observer)
+    except torch.OutOfMemoryError as error:
+        # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
+        raise ValueError(
+            f"the models of {len(federation.clients)} clients do not fit into the device's memory "
+            f"({str(error).split('.')[0]}); fedamp run --dry-run tells the need. Take fewer clients, or --device cpu"
+        ) from None
 
 
 def _play(description: Description, federation: Federation, folder: RunFolder | None, observer: Observer) -> Result:
@@ -131,7 +141,7 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
             folder.add(line)
         observer(line)
 
-    everyone, pace, how = torch.arange(len(clients)), Pace(), _how(federation)
+    everyone, pace = torch.arange(len(clients)), Pace()
     interrupt: KeyboardInterrupt | None = None
     try:
         if saved is None:
@@ -147,19 +157,20 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
             local_for = partial(_local, training, clients, k)
             played = play_round(method, server, state, k, local_for, present, federation.tamper)
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
-            record({**_line(k, played), **scores, "seconds": time.perf_counter() - clock})
+            line = _line(k, played, training.take_events())
+            record({**line, **scores, "seconds": time.perf_counter() - clock})
             # Only now: whenever a run is interrupted, its states are those of a round that is on record.
             done, server, state = k, played.server, played.clients
             xis += [played.diagnostics["xi"].cpu().float()] if "xi" in played.diagnostics else []
             if folder is not None and pace.due():
                 with pace.timed():
-                    folder.save(Checkpoint(k, server, state, torch.stack(xis) if xis else None, how))
+                    folder.save(Checkpoint(k, server, state, torch.stack(xis) if xis else None, _how(federation)))
     except KeyboardInterrupt as stop:
         interrupt = stop
         if len(history) < 2:  # not even a first round: nothing to sum up
             raise
         if folder is not None:
-            folder.save(Checkpoint(done, server, state, torch.stack(xis[:done]) if xis else None, how))
+            folder.save(Checkpoint(done, server, state, torch.stack(xis[:done]) if xis else None, _how(federation)))
     # What the last round made has not been sent to anyone yet: score it as if it were.
     _, message = method.server_send(server, done + 1)
     models = method.client_models(state, message)
@@ -209,7 +220,7 @@ def _begin(
 def _as_before(federation: Federation, how: Mapping[str, Any]) -> Federation:
     """Return the federation with the way of training that a checkpoint was made with: the last digits depend on it."""
     torch.set_num_threads(how["threads"])  # `play` puts it back
-    training = replace(federation.training, engine=how["engine"], chunk=how["chunk"])
+    training = replace(federation.training, engine=how["engine"], chunks=Chunks(how["chunk"]))
     return replace(federation, training=training)
 
 
@@ -217,7 +228,8 @@ def _how(federation: Federation) -> dict[str, Any]:
     """Return the way of training, on which the last digits depend."""
     choice = federation.choice
     device = federation.w.params.device.type
-    return {"engine": choice.engine, "chunk": choice.chunk, "threads": choice.threads, "device": device}
+    chunk = federation.training.chunks.size
+    return {"engine": choice.engine, "chunk": chunk, "threads": choice.threads, "device": device}
 
 
 def _summary(description: Description, federation: Federation, history: list[dict[str, Any]]) -> Summary:
@@ -253,7 +265,7 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
     return scores
 
 
-def _line(k: int, played: Round) -> dict[str, Any]:
+def _line(k: int, played: Round, events: list[str]) -> dict[str, Any]:
     who = played.present.nonzero()[:, 0]
     line: dict[str, Any] = {"round": k, "present": played.present.tolist()}
     for name, loss in played.losses.items():
@@ -263,7 +275,7 @@ def _line(k: int, played: Round) -> dict[str, Any]:
             line[name] = finite(value.tolist())
         elif isinstance(value, float):
             line[name] = finite(value)
-    return {**line, "events": played.diagnostics["events"]}
+    return {**line, "events": [*played.diagnostics["events"], *events]}
 
 
 def natural(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedamp.rows import Rows
+from fedamp.stacked import StackedModule
 
 
 class FlatModel:
@@ -37,6 +38,7 @@ class FlatModel:
                     "clients; if it is a constant (a mask, say), register it with persistent=False"
                 )
         self.dtype = dtypes.pop()
+        self._stacked = StackedModule.of(self.module)
 
     @property
     def num_params(self) -> int:
@@ -73,9 +75,10 @@ class FlatModel:
 
         Buffers are copies: a training pass writes into them.
         """
-        return _cut(params, self._params), {
-            name: _restore(value, self._buffers[name]) for name, value in _cut(buffers, self._buffers).items()
-        }
+        return _cut(params, self._params), self._carried(buffers)
+
+    def _carried(self, buffers: Tensor) -> dict[str, Tensor]:
+        return {name: _restore(value, self._buffers[name]) for name, value in _cut(buffers, self._buffers).items()}
 
     def state_dict(self, row: Rows) -> dict[str, Tensor]:
         """Return a stack of height one as a state dict for the module: constants included."""
@@ -97,11 +100,42 @@ class FlatModel:
         after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]
         return output, torch.cat(after) if after else buffers
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether `stacked` takes this module; else n clients are a vmap of calls."""
+        return self._stacked is not None
+
+    def only_vmap(self) -> None:
+        """Do not run clients side by side, though the module's layers are known."""
+        self._stacked = None
+
+    def compile(self, wanted: bool) -> None:
+        """Run `stacked` training passes compiled, or plain again."""
+        if self._stacked is not None:
+            self._stacked.compile(wanted)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether `stacked` training passes run compiled."""
+        return self._stacked is not None and self._stacked.compiled is not self._stacked.module
+
+    def stacked(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        """Return outputs `(n, B, k)` of n clients `(n, d)` on inputs `(n, B, ...)`, and their buffers `(n, b)`."""
+        if self._stacked is None:
+            raise ValueError(f"{type(self.module).__name__} has a layer that does not take clients side by side")
+        carried = self._carried(buffers)
+        output = self._stacked({**_cut(params, self._params), **carried}, x, training)
+        after = [carried[name].to(buffers.dtype).reshape(len(buffers), -1) for name in self._buffers]
+        return output, torch.cat(after, 1) if after else buffers
+
 
 def _cut(row: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a row `(d,)` cut into tensors of the shapes of `like`."""
-    parts = torch.split(row, [math.prod(value.shape) for value in like.values()]) if like else ()
-    return {name: part.reshape(value.shape) for (name, value), part in zip(like.items(), parts, strict=True)}
+    """Return a row `(d,)` cut into tensors of the shapes of `like`; n rows `(n, d)` into tensors `(n, ...)`."""
+    parts = torch.split(row, [math.prod(value.shape) for value in like.values()], dim=-1) if like else ()
+    return {
+        name: torch.unflatten(part, -1, value.shape) if value.ndim else part.squeeze(-1)
+        for (name, value), part in zip(like.items(), parts, strict=True)
+    }
 
 
 def _restore(value: Tensor, like: Tensor) -> Tensor:

@@ -1,25 +1,32 @@
 """Local training: the only file that knows how clients walk their minibatches.
 
 There are two ways, with the same numbers up to rounding. `LocalLoop` trains one client at a time, each as a
-stack of height one: the very path that a silo runs. `LocalStack` trains all clients at once under vmap.
+stack of height one: the very path that a silo runs. `LocalStack` trains all clients at once: side by side in one
+pass where all layers of the module are known (`stacked`), else under vmap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.nn.utils.rnn import pad_sequence
 
 from fedamp import seeds
 from fedamp.batches import Batching
+from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.dropout import CoordinateDropout, dropout_key, own_stream
 from fedamp.flat import FlatModel
+from fedamp.gradients import Gradients
 from fedamp.optimizers import Optimizer
+from fedamp.precision import use_precision
 from fedamp.rows import Rows
 from fedamp.tasks import CLASSIFICATION, Task
 
@@ -34,7 +41,24 @@ class Training:
     seed: int = 0
     task: Task = CLASSIFICATION
     engine: str = "loop"  # or "stacked"
-    chunk: int = 1 << 30  # clients that are stacked at once, at the most
+    chunks: Chunks = field(default_factory=Chunks)  # how many clients are stacked at once
+    precision: str = "fp32"  # "tf32" or "bf16", see `precision`
+    events: list[str] = field(default_factory=list, compare=False)  # what is to be told of this training
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        """The gradients of many clients at once."""
+        return Gradients(self.model, self.task, events=self.events)
+
+    def in_chunks(self, num_clients: int, work: Callable[[slice], None]) -> None:
+        """Do work for all clients in chunks that fit the memory; where one did not, that is an event."""
+        self.events.extend(self.chunks.over(num_clients, work, self.gradients.graphs.clear))
+
+    def take_events(self) -> list[str]:
+        """Return what has happened since the last time."""
+        told = list(self.events)
+        self.events.clear()
+        return told
 
     def local(self, clients: Clients, k: int) -> LocalLoop | LocalStack:
         """Return the local training of these clients in round k."""
@@ -69,9 +93,10 @@ class _Local:
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows end that start at `start` (rows, or a dict of them) and follow `direction`."""
-        if isinstance(start, Rows):
-            return self._run({"": start}, _single(direction), context)[""]
-        return self._run(start, direction, context)
+        with use_precision(self.training.precision, self.clients.x.device):
+            if isinstance(start, Rows):
+                return self._run({"": start}, _single(direction), context)[""]
+            return self._run(start, direction, context)
 
     def _run(self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor]) -> dict[str, Rows]:
         raise NotImplementedError
@@ -79,13 +104,15 @@ class _Local:
     def batches(self, i: int) -> list[Tensor]:
         """Return the positions, in the pool, of each step's samples of the client at position i."""
         mine = self.clients.train[i]
-        stream = seeds.generator(self.training.seed, "batches", self.clients.numbers[i], self.k)
-        drawn = self.training.batching.draw(len(mine), stream)
-        return [mine[batch.to(mine.device)] for batch in drawn]
+        return [mine[batch.to(mine.device)] for batch in self.training.batching.draw(len(mine), self.stream(i))]
+
+    def stream(self, i: int) -> np.random.Generator:
+        """Return the stream that shuffles the samples of the client at position i in this round."""
+        return seeds.generator(self.training.seed, "batches", self.clients.numbers[i], self.k)
 
     def dropout_key(self, i: int) -> Tensor:
-        """Return the key of this round's dropout masks of the client at position i, `(2,)`."""
-        return dropout_key(self.training.seed, self.clients.numbers[i], self.k).to(self.clients.x.device)
+        """Return the key of this round's dropout masks of the client at position i, `(2,)` on the CPU."""
+        return dropout_key(self.training.seed, self.clients.numbers[i], self.k)
 
 
 def _single(direction: Any) -> Any:
@@ -124,7 +151,7 @@ class _Walk:
         self.params = {name: rows.params.clone() for name, rows in start.items()}
         self.buffers = {name: rows.buffers for name, rows in start.items()}
         self.moments = {name: self.training.optimizer.init(params) for name, params in self.params.items()}
-        self.key = local.dropout_key(i)
+        self.key = local.dropout_key(i).to(local.clients.x.device)
         self.losses: dict[str, list[Tensor]] = {}
 
     def go(self, directions: Any, context: Mapping[str, Tensor]) -> None:
@@ -144,7 +171,7 @@ class _Walk:
         flat = point[0].detach().requires_grad_(True)
         with CoordinateDropout(self.key, self.t):
             output, buffers = self.training.model(flat, self.buffers[of][0], self.x, training=True)
-        loss = self.training.task.loss(output, self.y)
+        loss = self.training.task.loss(output.to(flat.dtype), self.y)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
         (gradient,) = torch.autograd.grad(loss, flat)
@@ -153,84 +180,113 @@ class _Walk:
 
 @dataclass(frozen=True)
 class LocalStack(_Local):
-    """Local training of n clients in one round, all at once.
+    """Local training of n clients in one round, all at once, in chunks that fit the memory.
 
     Clients are sorted by size, so that those whose next batch has the same length stand together: each such run
-    is one vmap, without padding (which would enter BatchNorm's statistics) and without copying rows.
+    is one pass, without padding (which would enter BatchNorm's statistics) and without copying rows.
     """
 
     def _run(self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor]) -> dict[str, Rows]:
-        device = self.clients.x.device
-        order = self.sizes[:, 0].argsort(descending=True, stable=True)
-        plan = _Plan([self.batches(i) for i in order.tolist()], device)
-        keys = torch.stack([self.dropout_key(i) for i in order.tolist()])
-        params = {name: rows.params[order] for name, rows in start.items()}
-        buffers = {name: rows.buffers[order] for name, rows in start.items()}
-        context = {name: value[order] for name, value in context.items()}
-        moments = {name: self.training.optimizer.init(value) for name, value in params.items()}
-        losses = {name: torch.zeros(len(order), dtype=torch.float64, device=device) for name in start}
-        calls = {name: torch.zeros(len(order), dtype=torch.float64, device=device) for name in start}
-        for t in range(1, plan.num_steps + 1):
-            for run, positions in plan.runs(t, self.training.chunk):
-                x, y = self.clients.samples(positions)
+        order = torch.tensor(sorted(range(len(self.clients)), key=lambda i: -len(self.clients.train[i])))
+        ended = {name: _empty_like(rows) for name, rows in start.items()}
+        losses: dict[str, Tensor] = {}
 
-                def grad(
-                    point: Tensor, of: str = "", run: slice = run, x: Tensor = x, y: Tensor = y, t: int = t
-                ) -> Tensor:
-                    gradient, loss, after = self._gradient(point, buffers[of][run], x, y, keys[run], t)
-                    buffers[of][run] = after
-                    losses[of][run] += loss
-                    calls[of][run] += 1
-                    return gradient
+        def work(part: slice) -> None:
+            who = order[part]
+            here = who.to(self.clients.x.device)
+            # Copies, which the steps write to, of rows that may be one row seen many times.
+            own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
+            chunk = _Chunk(self, who.tolist(), own)
+            chunk.go(directions, {name: value[here] for name, value in context.items()})
+            for name in start:
+                ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
+            for name, mean in chunk.mean_losses().items():
+                losses.setdefault(name, mean.new_empty(len(order)))[here] = mean
 
-                here = {name: value[run] for name, value in params.items()}
+        self.training.in_chunks(len(order), work)
+        self.losses.update(losses)
+        return ended
+
+
+def _empty_like(rows: Rows) -> Rows:
+    # Rows may be one row that is seen n times: what is written to must have its own memory.
+    return Rows(rows.params.new_empty(rows.params.shape), rows.buffers.new_empty(rows.buffers.shape))
+
+
+class _Chunk:
+    """The way of some clients through their minibatches, side by side."""
+
+    def __init__(self, local: LocalStack, who: list[int], start: Mapping[str, Rows]) -> None:
+        self.local, self.training = local, local.training
+        self.plan = _Plan(local, who)
+        self.keys = self._keys(who).to(local.clients.x.device)
+        self.params = {name: rows.params for name, rows in start.items()}
+        self.buffers = {name: rows.buffers for name, rows in start.items()}
+        self.moments = {name: self.training.optimizer.init(params) for name, params in self.params.items()}
+        self.losses = {name: params.new_zeros(len(who), dtype=torch.float64) for name, params in self.params.items()}
+        self.calls = {name: [0] * len(who) for name in start}
+
+    def _keys(self, who: list[int]) -> Tensor:
+        if self.training.model.side_by_side:  # it has no dropout, and keys take their time
+            return torch.zeros((len(who), 2), dtype=torch.int32)
+        return torch.stack([self.local.dropout_key(i) for i in who])
+
+    def go(self, directions: Any, context: Mapping[str, Tensor]) -> None:
+        """Take every step of the round."""
+        for t in range(1, self.plan.num_steps + 1):
+            for run, positions in self.plan.runs(t):
+                x, y = self.local.clients.samples(positions)
+                here = {name: params[run] for name, params in self.params.items()}
+                grad = partial(self.grad, run=run, x=x, y=y, t=t, call=itertools.count())
                 moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
                 for name, move in moves.items():
-                    own = tuple(moment[run] for moment in moments[name])
+                    own = tuple(moment[run] for moment in self.moments[name])
                     self.training.optimizer.step(here[name], move, own, t)
-        back = order.argsort()
-        means = {name: (losses[name] / calls[name])[back] for name in start if calls[name].any()}
-        self.losses.update({name: mean.to(self.training.model.dtype) for name, mean in means.items()})
-        return {name: Rows(params[name][back], buffers[name][back]) for name in start}
 
-    def _gradient(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return gradients `(n, d)`, losses `(n,)` and buffers `(n, b)` of n clients, each at its own point."""
+    def grad(
+        self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int, call: Iterator[int]
+    ) -> Tensor:
+        """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
+        where = self.buffers[of][run], x, y, self.keys[run], t
+        gradient, loss, after = self.training.gradients(point, *where, next(call))
+        self.buffers[of][run] = after
+        self.losses[of][run] += loss
+        for i in range(run.start, run.stop):
+            self.calls[of][i] += 1
+        return gradient
 
-        def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-            with CoordinateDropout(key, t):
-                output, after = self.training.model(params, buffers, x, training=True)
-            return self.training.task.loss(output, y), after
-
-        gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)
-        return gradient, value, after
+    def mean_losses(self) -> dict[str, Tensor]:
+        """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""
+        means = {}
+        for name, calls in self.calls.items():
+            if any(calls):
+                total = self.losses[name]
+                means[name] = (total / torch.tensor(calls).to(total)).to(self.training.model.dtype)
+        return means
 
 
 class _Plan:
     """Which clients step together: runs of neighbours whose batches have one length."""
 
-    def __init__(self, batches: list[list[Tensor]], device: torch.device) -> None:
-        self.num_steps = max(len(one) for one in batches)
-        longest = max(len(batch) for one in batches for batch in one)
-        self.lengths = [[len(batch) for batch in one] for one in batches]
-        # One table for the round: a step then looks up a block of it, whoever takes part.
-        self.positions = torch.zeros((len(batches), self.num_steps, longest), dtype=torch.long)
-        for i, one in enumerate(batches):
-            row = torch.cat(one).cpu()
-            mask = torch.zeros((self.num_steps, longest), dtype=torch.bool)
-            for t, batch in enumerate(one):
-                mask[t, : len(batch)] = True
-            self.positions[i][mask] = row
-        self.positions = self.positions.to(device)
+    def __init__(self, local: _Local, who: list[int]) -> None:
+        batching, clients = local.training.batching, local.clients
+        tables = [batching.table(len(clients.train[i]), local.stream(i)) for i in who]
+        self.lengths = [lengths for _, lengths in tables]
+        self.num_steps = max(len(table) for table, _ in tables)
+        # One table for the round, moved to the device at once: a step then looks up a block of it.
+        drawn = np.zeros((len(who), self.num_steps, max(table.shape[1] for table, _ in tables)), dtype=np.int64)
+        for i, (table, _) in enumerate(tables):
+            drawn[i, : table.shape[0], : table.shape[1]] = table
+        held = pad_sequence([clients.train[i] for i in who], batch_first=True)
+        self.positions = held.gather(1, torch.from_numpy(drawn).flatten(1).to(held.device)).view(drawn.shape)
 
-    def runs(self, t: int, chunk: int) -> Iterator[tuple[slice, Tensor]]:
+    def runs(self, t: int) -> Iterator[tuple[slice, Tensor]]:
         """Yield slices of clients for step t (from 1), with the positions of their samples `(n, length)`."""
         lengths = [one[t - 1] if t <= len(one) else 0 for one in self.lengths]
         begin = 0
         while begin < len(lengths):
             end = begin + 1
-            while end < len(lengths) and lengths[end] == lengths[begin] and end - begin < chunk:
+            while end < len(lengths) and lengths[end] == lengths[begin]:
                 end += 1
             if lengths[begin]:
                 run = slice(begin, end)

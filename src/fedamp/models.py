@@ -76,6 +76,8 @@ def cnn(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a way around them: relu(f(x) + x), x projected where the shape changes."""
 
+    side_by_side = True  # for `stacked`: all that is done besides the layers is element by element
+
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
         self.conv1 = _conv(channels, width, 3, stride)

@@ -91,16 +91,20 @@ def play_round(
         )
     who = present.nonzero()[:, 0]
     server, message = method.server_send(server, k)
-    received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
     local = local_for(who)
-    part, reply = method.client_update(clients.take(who), received, local)
+    if present.all():  # the usual case: nothing to pick out, and so nothing to copy
+        received, part = message, clients
+    else:
+        received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
+        part = clients.take(who)
+    part, reply = method.client_update(part, received, local)
     reply = tamper(reply, who)
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})
     events = [*diagnostics["events"], *_not_finite(who, reply, losses)]
     return Round(
         server=method.server_receive(server, reply, present),
-        clients=clients.put(who, part),
+        clients=part if present.all() else clients.put(who, part),
         present=present,
         models=method.client_models(part, received),
         losses=losses,

@@ -66,7 +66,7 @@ class Rows:
         return len(self.params)
 
     def __getitem__(self, index: Tensor | slice) -> Rows:
-        return Rows(self.params[index], self.buffers[index])
+        return Rows(_pick(self.params, index), _pick(self.buffers, index))
 
     def put(self, index: Tensor, rows: Rows) -> Rows:
         """Return a copy in which the rows at `index` (a mask or positions) are replaced."""
@@ -89,6 +89,14 @@ class Rows:
     def finite(self) -> Tensor:
         """Return for each row whether all of it is finite, `(n,)`."""
         return self.params.isfinite().all(1) & self.buffers.isfinite().all(1)
+
+
+def _pick(rows: Tensor, index: Tensor | slice) -> Tensor:
+    """Return some rows; of one row that is seen many times, the same row, still without a copy."""
+    if isinstance(index, slice) or len(rows) < 2 or rows.stride(0) != 0:
+        return rows[index]
+    count = int(index.sum()) if index.dtype == torch.bool else len(index)
+    return rows[:1].expand(count, -1)
 
 
 Message = Mapping[str, Rows]

@@ -16,9 +16,17 @@ class Task:
     metric: str  # its key in the records
     unit: str  # how a table shows it
     higher_is_better: bool
-    loss: Callable[[Tensor, Tensor], Tensor]  # mean over a batch
+    losses: Callable[[Tensor, Tensor], Tensor]  # of each sample
     tally: Callable[[Tensor, Tensor], Tensor]  # summed over a batch
     finish: Callable[[Tensor], Tensor]  # from the mean tally of a client to its metric
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss over a batch."""
+        return self.losses(output, y).mean()
+
+    def stacked_loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of each of n batches, `(n,)`, from outputs `(n, B, k)`."""
+        return self.losses(output.flatten(0, 1), y.flatten(0, 1)).view(y.shape).mean(1)
 
 
 def _right_answers(output: Tensor, y: Tensor) -> Tensor:
@@ -30,11 +38,15 @@ def _squared_errors(output: Tensor, y: Tensor) -> Tensor:
     return ((output.squeeze(-1) - y) ** 2).sum()
 
 
-def _squared_loss(output: Tensor, y: Tensor) -> Tensor:
-    return F.mse_loss(output.squeeze(-1), y)
+def _surprises(output: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(output, y, reduction="none")
 
 
-CLASSIFICATION = Task("classification", "accuracy", "%", True, F.cross_entropy, _right_answers, lambda mean: mean)
+def _squared_losses(output: Tensor, y: Tensor) -> Tensor:
+    return (output.squeeze(-1) - y) ** 2
+
+
+CLASSIFICATION = Task("classification", "accuracy", "%", True, _surprises, _right_answers, lambda mean: mean)
 
 
 def regression(target_scale: float = 1.0) -> Task:
@@ -47,7 +59,7 @@ def regression(target_scale: float = 1.0) -> Task:
         "rmse",
         "",
         False,
-        _squared_loss,
+        _squared_losses,
         _squared_errors,
         lambda mean: torch.sqrt(mean) * target_scale,
     )

@@ -26,7 +26,10 @@ FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"
 FORMAT = 1
 
 # Each side's own business: where its data lies, on which device it computes, how long it goes on.
-OWN = ("data", "setting", "clients", "rounds", "engine", "device", "schema", "deterministic", "absent")
+OWN = (
+    *("data", "setting", "clients", "rounds", "engine", "device", "schema", "deterministic", "absent"),
+    *("precision", "compile"),
+)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, overload
 
+import torch
 from torch import Tensor
 
 from fedamp.rows import Message, Rows, State
@@ -66,7 +67,7 @@ def descent(w: Tensor, grad: Grad) -> Tensor:
 
 def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
     """Return the gradient of F(w) + strength/2 |w - anchor|^2."""
-    return grad(w) + strength * (w - anchor)
+    return torch.addcmul(grad(w), strength, w - anchor)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class Scaffold(Method):
         """Train from x with the controlled gradient; c_i+ = c_i - c + (x - y) / (K_i lr)."""
         x, c, c_i = message["x"], message["c"].params, state.rows["c_i"].params
         y = local.run(x, controlled, c_i=c_i, c=c)
-        dc = (x.params - y.params) / (local.steps.to(c) * local.lr) - c
+        # In place: with many large models each temporary counts.
+        dc = (x.params - y.params).div_(local.steps.to(c) * local.lr).sub_(c)
         new = {"y": y, "c_i": Rows.of(c_i + dc)}
         return state.replace(rows=new), {"y": y, "dc": Rows.of(dc)}
 

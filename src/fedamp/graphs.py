@@ -1,0 +1,66 @@
+"""A GPU's work, recorded once and replayed: a step of many small kernels then costs one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., tuple[Tensor, ...]]
+"""From tensors to tensors, and nothing else: what it does must depend on their values and shapes alone."""
+
+PATIENCE = 3
+"""Plain calls before a shape is recorded. They also let cuDNN look for its fastest convolutions."""
+
+KEPT = 16
+"""Shapes that are recorded at the most; each keeps its inputs on the device."""
+
+
+class Graphs:
+    """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls.
+
+    `call` numbers the calls of one step: each has a recording of its own, so that what one returns is there until
+    the same call of the next step.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[Any, int] = {}
+        self._recorded: dict[Any, _Recorded] = {}
+
+    def __call__(self, function: Function, call: int, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return function(*inputs)."""
+        if not inputs[0].is_cuda:
+            return function(*inputs)
+        key = (function, call, *((value.shape, value.dtype) for value in inputs))
+        if key in self._recorded:
+            return self._recorded[key](*inputs)
+        self._calls[key] = self._calls.get(key, 0) + 1
+        if self._calls[key] > PATIENCE and len(self._recorded) < KEPT:
+            pool = next(iter(self._recorded.values())).graph.pool() if self._recorded else None
+            self._recorded[key] = _Recorded(function, inputs, pool)
+            return self._recorded[key](*inputs)
+        return function(*inputs)
+
+    def clear(self) -> None:
+        """Forget everything, and give its memory back."""
+        self._calls.clear()
+        self._recorded.clear()
+
+
+class _Recorded:
+    """One call with one set of shapes."""
+
+    def __init__(self, function: Function, inputs: tuple[Tensor, ...], pool: Any) -> None:
+        self.inputs = [value.detach().clone() for value in inputs]
+        self.graph = torch.cuda.CUDAGraph()
+        # All graphs share one pool: they are replayed one after the other.
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.outputs = function(*self.inputs)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        for own, given in zip(self.inputs, inputs, strict=True):
+            own.copy_(given)
+        self.graph.replay()
+        return self.outputs

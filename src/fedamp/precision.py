@@ -1,0 +1,49 @@
+"""In which number format models are trained and scored. The server's sums are float64 in any case."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from fedamp import checks
+
+PRECISIONS = ("auto", "fp32", "tf32", "bf16")
+
+
+def resolve(precision: str, device: torch.device) -> str:
+    """Return what `auto` stands for on a device: tf32 on a GPU, fp32 on a CPU."""
+    checks.one_of("precision", precision, PRECISIONS)
+    if precision == "auto":
+        return "tf32" if device.type == "cuda" else "fp32"
+    return precision
+
+
+@contextlib.contextmanager
+def use_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute in a format inside: fp32; tf32 (float32 whose products keep 10 bits, a GPU's); bf16 (autocast).
+
+    Parameters, gradients and moments stay float32 in all of them; float64 models are left alone.
+    """
+    if device.type != "cuda":
+        with _autocast(precision, device):
+            yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision != "fp32"
+    # The fastest convolution is found by trying, and may be another one the next time: not where bits count.
+    cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
+    try:
+        with _autocast(precision, device):
+            yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+
+
+def _autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    if precision != "bf16":
+        return contextlib.nullcontext()
+    # No cache of casts: a recorded graph must make its own.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
