@@ -1,6 +1,6 @@
 """Draw what growth.py measured: seconds of a round against the number of clients, a line for each model and device.
 
-    python benchmarks/growth_figure.py benchmarks/results/growth-*.json --out docs/images/growth.png
+python benchmarks/growth_figure.py benchmarks/results/growth-*.json --out docs/images/growth.png
 """
 
 import argparse
