@@ -1,5 +1,6 @@
 """A run from Python: what depends on the seed, what does not depend on the method, what comes back."""
 
+import json
 import runpy
 from pathlib import Path
 
@@ -161,3 +162,27 @@ def test_the_demos_claim():
 
     alone = mean("separate")
     assert max(mean("fedamp"), mean("heurfedamp")) >= alone + 3
+
+
+def test_a_sigma_without_end_is_written_down_and_read_again(fedamp_command, tmp_path):
+    """No attention at all: uniform weights beside the self weight. JSON has no infinity."""
+    command = (
+        "run",
+        "--method",
+        "fedamp",
+        "--set",
+        "method.sigma=inf",
+        "--clients",
+        "5",
+        "--rounds",
+        "2",
+        "--out",
+        "here",
+    )
+    code, out, err = fedamp_command(*command)
+    assert code == 0, err
+    code, out, err = fedamp_command("resume", "here", "--json")
+    assert code == 0, err
+    assert json.loads((tmp_path / "here" / "description.json").read_text())["method"]["sigma"] == "inf"
+    code, out, err = fedamp_command(*command)
+    assert (code, "there already" in out) == (0, True)

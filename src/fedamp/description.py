@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class Named:
         if isinstance(value, str):
             return cls(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-            return cls(value["name"], {k: v for k, v in value.items() if k != "name"})
+            return cls(value["name"], {k: math.inf if v == "inf" else v for k, v in value.items() if k != "name"})
         raise ValueError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
@@ -115,7 +116,9 @@ class Description:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in NAMED:
             choice: Named = values[name]
-            values[name] = {"name": choice.name, **choice.parameters}
+            # JSON has no word for infinity, which is a sigma like any other.
+            told = {key: "inf" if value == math.inf else value for key, value in choice.parameters.items()}
+            values[name] = {"name": choice.name, **told}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
 
