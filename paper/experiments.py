@@ -1,4 +1,4 @@
-"""The paper's tables as lists of runs: each cell is a description and a seed. What is ours is said in docs/reproduction.md.
+"""The paper's tables as lists of runs: each cell is a description and a seed. docs/reproduction.md says what is ours.
 
 A cell of FedAvg or FedProx holds its fine-tuned form too: one trajectory, scored at two models.
 """
@@ -25,7 +25,7 @@ GRIDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "heurfedamp": ("sigma", (1.0, 10.0, 30.0, 100.0)),
     "apfl": ("mixture", (0.1, 0.3, 0.5, 0.9)),
 }
-"""What the paper tuned and did not print: four values each, chosen by a fifth of the training samples, never by test."""
+"""What the paper tuned and did not print: four values each, chosen by a fifth of the training samples, not by test."""
 TUNING = {"rounds": 30, "validation": 0.2}
 
 TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
