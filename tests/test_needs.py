@@ -1,5 +1,7 @@
 """`--dry-run`: what a run needs, from shapes alone."""
 
+import json
+
 import torch
 
 from fedamp import needs, seeds
@@ -54,3 +56,12 @@ def test_dry_run_warns_where_it_will_not_fit(fedamp_command, monkeypatch):
 def test_free_memory_is_told():
     free = needs.free_memory(torch.device("cpu"))
     assert free is None or free > 0
+
+
+def test_needs_as_json(fedamp_command, tmp_path):
+    code, out, err = fedamp_command("run", "--clients", "5", "--rounds", "2", "--dry-run", "--json")
+    assert code == 0, err
+    need = json.loads(out)
+    assert need["fits"]
+    assert need["total"] == need["data"] + need["models"] + need["training"]
+    assert not (tmp_path / "runs").exists()

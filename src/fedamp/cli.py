@@ -1,6 +1,7 @@
 """The command line: parse, call, print. Every mistake of a user is one line and exit code 2."""
 
 import inspect
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,16 +99,21 @@ def run_command(
         del flags[kept_apart]
     description = describe(preset, config, flags, set or [])
     if dry_run:
-        return show_needs(description, data_dir)
+        return show_needs(description, data_dir, json_)
     run_one(description, out, json_, data_dir)
 
 
-def show_needs(description: Any, data_dir: Path | None) -> None:
+def show_needs(description: Any, data_dir: Path | None, as_json: bool) -> None:
     """Print what a run would need; warn where there is less."""
     from fedamp.assembly import assemble
-    from fedamp.needs import told
+    from fedamp.needs import needs, told
 
-    lines, warning = told(assemble(description, data_dir=data_dir), description.rounds)
+    federation = assemble(description, data_dir=data_dir)
+    if as_json:
+        need = needs(federation, description.rounds)
+        print(json.dumps({**vars(need), "total": need.total, "fits": need.fits, "engine": federation.choice.engine}))
+        return
+    lines, warning = told(federation, description.rounds)
     for line in lines:
         out.print(line, soft_wrap=True, highlight=False)
     if warning:
