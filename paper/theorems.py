@@ -29,8 +29,8 @@ RESULTS = Path(__file__).parent.parent / "results"
 M, D, LAM = 6, 4, 1.0
 LENGTHS = (4, 9, 16, 36, 64, 144, 256, 576, 1024, 2304)
 """Numbers of rounds K; alpha = lambda / sqrt(K) in all of them."""
-DIMINISHING = 2000
-"""Rounds with alpha_k = lambda / (2 k): the sum is infinite, that of the squares is not."""
+DIMINISHING = 4000
+"""Rounds with alpha_k = lambda / (2 k^0.6): the sum is infinite, that of the squares is not."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def measure(problem: Problem) -> dict[str, Any]:
                 "B": b,
             }
         )
-    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k))
+    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k**0.6))
     kept = sorted({round(1.3**i) for i in range(60)} & set(range(1, DIMINISHING + 1)) | {DIMINISHING})
     diminishing = [
         {
