@@ -221,6 +221,8 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # A shell lets what it runs in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     lines = tmp_path / "here" / "rounds.jsonl"
     try:
