@@ -382,3 +382,18 @@ def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
         values.append(float(row[column] == word) if equals and column in how["words"] else row[name])
     x = (torch.tensor(values) - torch.tensor(how["shift"])) / torch.tensor(how["scale"])
     assert how["labels"][int(model(x[None]).argmax())] == "yes"
+
+
+def test_the_last_scores_are_not_waited_for_without_end(tmp_path, monkeypatch):
+    """All silos leave right after the last round: what was played is summed up all the same."""
+    from fedamp.deploy import strategy
+
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
+    local.online = lambda: [] if _done(tmp_path) == 2 else [0, 1, 2]
+    monkeypatch.setattr(strategy, "LAST_PATIENCE", 0.2)
+    monkeypatch.setattr(strategy, "POLL", 0.05)
+    local.serve()
+    run = read_run(tmp_path / "record")
+    assert run.finished
+    assert run.result["best"] is not None

@@ -105,7 +105,7 @@ def _certificate(path: Path) -> str:
             f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
-    return f"valid until {end:%Y-%m-%d}"
+    return f"the authority's, valid until {end:%Y-%m-%d}"
 
 
 def _guard(bundle: Path) -> str:

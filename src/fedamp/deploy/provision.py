@@ -41,12 +41,14 @@ TWO = (
     "take a third, or make sure that both agree to that"
 )
 DOOR = (
-    "The silos come in through nginx: `server/nginx.conf` lets in what a silo may call, and nothing else. Flower's own "
-    "port must stay closed to the outside: whoever reaches it can start runs and register keys, and so run code here."
+    "Open TCP port $port, from the silos' addresses only, and nothing else. Silos reach the server as $server; they "
+    "open nothing themselves.\n\nThe silos come in through nginx: `server/nginx.conf` lets in what a silo may call, and "
+    "nothing else. Flower's own port must stay closed to the outside: whoever reaches it can start runs and register "
+    "keys, and so run code here."
 )
 NO_DOOR = (
-    "This federation was made for one machine: the silos reach Flower's server on the loopback interface. To let in "
-    "others, make one with `--host NAME`."
+    "Nothing: this federation was made for one machine, whose silos reach Flower's server on the loopback interface as "
+    "$server. To let in others, make one with `--host NAME`."
 )
 
 
@@ -183,8 +185,8 @@ def _write_server(made: Path, folder: Path, plan: Plan, address: Address) -> Non
         "hosts": " ".join(address.hosts),
         "port": str(address.port),
         "listen": str(address.listen),
-        "door": NO_DOOR if address.port == address.listen else DOOR,
     }
+    words["door"] = Template(NO_DOOR if address.port == address.listen else DOOR).substitute(words)
     (server / "app/fedamp_app").mkdir(mode=FOLDER, parents=True)
     _fill("app/pyproject.toml", server / "app/pyproject.toml", words)
     for name in ("__init__.py", "server_app.py", "client_app.py"):

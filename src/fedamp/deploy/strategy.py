@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ SPARE = 3600.0
 """Seconds that Flower keeps a message beyond its round."""
 SERIALS = 1 << 32
 """Messages that a server may send before it is started again."""
+LAST_PATIENCE = 120.0
+"""Seconds that the last scores are waited for, beyond which who is there will do."""
 FIRST_PAUSE, LONGEST_PAUSE = 3.0, 300.0
 """Seconds before a round that did not count is played again; the pause doubles."""
 ASK_AGAIN = 60.0
@@ -106,15 +109,18 @@ class RowStrategy(Strategy):
         nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
         return {who: nodes[who] for who in self.names if who in nodes and not self.hub.standing(who).aside}
 
-    def _gather(self, grid: Grid) -> dict[str, int]:
-        """Wait until enough silos are there, and return them; new ones have been asked and given a row."""
-        said = ""
+    def _gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
+        """Wait until enough silos are there, and return them; new ones have been asked and given a row.
+
+        After `patience` seconds, return those that are there.
+        """
+        said, end = "", time.monotonic() + patience
         while True:
             nodes = self._online(grid)
             new = {who: node for who, node in nodes.items() if who not in self.hub.order and who not in self.willing}
             self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
             nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in self.willing}
-            if len(nodes) >= self.hub.rules.min_silos:
+            if len(nodes) >= self.hub.rules.min_silos or time.monotonic() > end:
                 if late := [who for who in nodes if who not in self.hub.order]:
                     self.hub.start_together(late, Rows.cat([self.first_model(who) for who in late]))
                 return nodes
@@ -264,7 +270,8 @@ class RowStrategy(Strategy):
         """Return nothing until the last round is played; then what each silo would get next."""
         if self.hub.k < self.rounds:
             return []
-        nodes = self._gather(grid)
+        # The rounds are played: who is gone now is not waited for.
+        nodes = self._gather(grid, LAST_PATIENCE)
         messages = self.hub.send()
         self.sent = {who: self._rows(messages[who], who, nodes[who], MessageType.EVALUATE) for who in nodes}
         return list(self.sent.values())
