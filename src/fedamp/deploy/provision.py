@@ -42,9 +42,9 @@ TWO = (
 )
 DOOR = (
     "Open TCP port $port, from the silos' addresses only, and nothing else. Silos reach the server as $server; they "
-    "open nothing themselves.\n\nThe silos come in through nginx: `server/nginx.conf` lets in what a silo may call, and "
-    "nothing else. Flower's own port must stay closed to the outside: whoever reaches it can start runs and register "
-    "keys, and so run code here."
+    "open nothing themselves.\n\nThe silos come in through nginx: `server/nginx.conf` lets in what a silo may call, "
+    "and nothing else. Flower's own port must stay closed to the outside: whoever reaches it can start runs and "
+    "register keys, and so run code here."
 )
 NO_DOOR = (
     "Nothing: this federation was made for one machine, whose silos reach Flower's server on the loopback interface as "
