@@ -166,7 +166,9 @@ def assemble(
     choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
     wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
-    flat.compile(wanted or (description.compile == "on" and device.type == "cuda"))
+    if description.compile == "on" and device.type != "cuda":
+        raise ValueError(f"compile is on, but it is for GPUs, and this is {device.type}; leave it out")
+    flat.compile(wanted or description.compile == "on")
     facts |= {
         "input_shape": list(clients.x.shape[1:]),
         "num_outputs": material.num_outputs,
@@ -240,7 +242,12 @@ def _device(name: str) -> torch.device:
     checks.one_of("device", name.split(":")[0], ["auto", "cpu", "cuda"])
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but torch sees no CUDA device here; take cpu or auto")
-    return torch.device(name)
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is not None:
+        if device.index >= torch.cuda.device_count():
+            raise ValueError(f"device is {name!r}, but there are {torch.cuda.device_count()} GPUs, numbered from 0")
+        torch.cuda.set_device(device)  # memory is measured, and graphs are recorded, on the current one
+    return device
 
 
 def first_models(

@@ -17,7 +17,9 @@ from fedamp import checks
 from fedamp.batches import Batching
 from fedamp.clients import Clients
 from fedamp.evaluate import outputs
+from fedamp.flat import FlatModel
 from fedamp.local import Training
+from fedamp.promise import keeps_promise
 from fedamp.rows import Rows
 
 ENGINES = ("auto", "stacked", "loop")
@@ -78,6 +80,8 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
         if device.type == "cpu" and (work := step_work(training, clients)) > STACKED_WORK:
             return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
+    if training.model.side_by_side and not keeps_promise(training.model, _few(clients)):
+        training.model.only_vmap()
     fault = _fault(training, clients, w, "stacked")
     if fault is not None and training.model.side_by_side:  # known layers in an unknown place: vmap may take them
         training.model.only_vmap()
@@ -123,7 +127,7 @@ def _chunk_for_memory(training: Training, clients: Clients, w: Rows) -> int:
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     probe.local(clients.take(two), 1).run(w[two.to(w.params.device)], _gradient)
-    each = (torch.cuda.max_memory_allocated() - before) / len(two)
+    each = max(1.0, (torch.cuda.max_memory_allocated() - before) / len(two))
     torch.cuda.empty_cache()
     return max(1, int(MEMORY_SHARE * torch.cuda.mem_get_info()[0] / each))
 
@@ -141,7 +145,12 @@ def use_threads(threads: int) -> Iterator[None]:
 
 def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | None:
     """Return why one step of two clients fails in one of the two ways, or None where it does not."""
-    probe = replace(training, batching=Batching(min(4, training.batching.batch_size), steps=1), engine=way)
+    # A model of its own, and two steps: what a pass leaves behind in a module must not be there when the run begins.
+    model = FlatModel(training.model.fresh())
+    if not training.model.side_by_side:
+        model.only_vmap()
+    batching = Batching(min(4, training.batching.batch_size), steps=2)
+    probe = replace(training, model=model, batching=batching, engine=way)
     two = torch.arange(min(2, len(clients)))
     try:
         with warnings.catch_warnings():
@@ -151,10 +160,18 @@ def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | Non
             ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
             x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
             if way == "stacked":
-                outputs(training, ended, x)
+                outputs(probe, ended, x)
+                model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
     except Exception as error:  # whatever a user's module does under vmap
         return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
+
+
+def _few(clients: Clients) -> Tensor:
+    """Return three samples of each of two clients, `(2, 3, ...)`; where there are fewer, some twice."""
+    held = [clients.train[0], clients.train[min(1, len(clients) - 1)]]
+    x, _ = clients.samples(torch.stack([positions[torch.arange(3) % len(positions)] for positions in held]))
+    return x
 
 
 def _gradient(w: Tensor, grad: object) -> Tensor:

@@ -21,6 +21,7 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        self._given = module  # never called here: a pass may leave traces in a module
         self.module = copy.deepcopy(module)
         persistent = self.module.state_dict(keep_vars=True)
         self._params = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
@@ -99,6 +100,10 @@ class FlatModel:
         # functional_call writes back what the pass put into the place of a buffer.
         after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]
         return output, torch.cat(after) if after else buffers
+
+    def fresh(self) -> nn.Module:
+        """Return a copy of the module as it was given, to try things with."""
+        return copy.deepcopy(self._given)
 
     @property
     def side_by_side(self) -> bool:

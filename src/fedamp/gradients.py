@@ -45,7 +45,7 @@ class Gradients:
 
     def _pass(self, at: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         try:
-            return self.model.stacked(at, buffers, x, training=True)
+            return self.model.stacked(at, buffers, x.clone(), training=True)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
@@ -58,14 +58,14 @@ class Gradients:
                 f"torch.compile failed ({type(error).__name__}: {why}); the run goes on without it. It needs Triton "
                 "and a C compiler; --compile off leaves it out"
             )
-            return self.model.stacked(at, buffers, x, training=True)
+            return self.model.stacked(at, buffers, x.clone(), training=True)
 
     def _vmapped(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
             with CoordinateDropout(key, t):
-                output, after = self.model(params, buffers, x, training=True)
+                output, after = self.model(params, buffers, x.clone(), training=True)
             return self.task.loss(output.to(params.dtype), y), after
 
         gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)

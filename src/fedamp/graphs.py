@@ -14,6 +14,9 @@ Function = Callable[..., tuple[Tensor, ...]]
 PATIENCE = 3
 """Plain calls before a shape is recorded. They also let cuDNN look for its fastest convolutions."""
 
+NEVER = -(1 << 60)
+"""Calls counted from here never get to be recorded."""
+
 KEPT = 16
 """Shapes that are recorded at the most; each keeps its inputs on the device."""
 
@@ -39,14 +42,28 @@ class Graphs:
         self._calls[key] = self._calls.get(key, 0) + 1
         if self._calls[key] > PATIENCE and len(self._recorded) < KEPT:
             pool = next(iter(self._recorded.values())).graph.pool() if self._recorded else None
-            self._recorded[key] = _Recorded(function, inputs, pool)
-            return self._recorded[key](*inputs)
+            recorded = _record(function, inputs, pool)
+            if recorded is not None:
+                self._recorded[key] = recorded
+                return recorded(*inputs)
+            self._calls[key] = NEVER
         return function(*inputs)
 
     def clear(self) -> None:
         """Forget everything, and give its memory back."""
         self._calls.clear()
         self._recorded.clear()
+
+
+def _record(function: Function, inputs: tuple[Tensor, ...], pool: Any) -> _Recorded | None:
+    """Return a recording, or None where it can't be made: a pass that waits for the host, or too little memory."""
+    stream = torch.cuda.current_stream()
+    try:
+        return _Recorded(function, inputs, pool)
+    except Exception:  # the plain call works, or tells its own error
+        torch.cuda.set_stream(stream)  # a capture that fails does not always leave its stream
+        torch.cuda.synchronize()
+        return None
 
 
 class _Recorded:

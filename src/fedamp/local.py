@@ -170,7 +170,8 @@ class _Walk:
         """Return the gradient at a point `(1, d)` on the present minibatch; see `methods.base.Grad`."""
         flat = point[0].detach().requires_grad_(True)
         with CoordinateDropout(self.key, self.t):
-            output, buffers = self.training.model(flat, self.buffers[of][0], self.x, training=True)
+            # A copy: a module may write into its input, and a method may ask for a second gradient of this minibatch.
+            output, buffers = self.training.model(flat, self.buffers[of][0], self.x.clone(), training=True)
         loss = self.training.task.loss(output.to(flat.dtype), self.y)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
@@ -253,7 +254,8 @@ class _Chunk:
         self.losses[of][run] += loss
         for i in range(run.start, run.stop):
             self.calls[of][i] += 1
-        return gradient
+        # A recorded pass writes its gradient to the same place in each step; a method may keep one.
+        return gradient.clone() if gradient.is_cuda else gradient
 
     def mean_losses(self) -> dict[str, Tensor]:
         """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""

@@ -52,6 +52,8 @@ class Optimizer:
             direction = direction + self.weight_decay * w
         if self.name == "adam":
             first, second = moments
+            # The fused kernel reads memory as it lies: a method's direction may be a view, or of another type.
+            direction = direction.to(w.dtype).contiguous()
             # One pass over the rows instead of seven: on a GPU, and for large models, that is what a step costs.
             adam(
                 *([w], [direction], [first], [second], [], [w.new_full((), t - 1, dtype=torch.float32)]),

@@ -17,6 +17,8 @@ def resolve(precision: str, device: torch.device) -> str:
     checks.one_of("precision", precision, PRECISIONS)
     if precision == "auto":
         return "tf32" if device.type == "cuda" else "fp32"
+    if precision == "tf32" and device.type != "cuda":
+        raise ValueError(f"precision is tf32, which only a GPU has, and this is {device.type}; take fp32 or bf16")
     return precision
 
 

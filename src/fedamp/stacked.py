@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +47,8 @@ class _Conv2d(nn.Conv2d):
         # Grouped convolutions of one or two channels are slow on a GPU; written out as products they are fast in bf16,
         # on the first layer, whose inputs need no gradient.
         few = self.groups == 1 and self.dilation == (1, 1) and math.prod(self.weight.shape[2:]) <= 64
-        return x.is_cuda and torch.is_autocast_enabled("cuda") and few and not x.requires_grad
+        short = x.dtype == torch.float32 and torch.is_autocast_enabled("cuda")
+        return x.is_cuda and short and few and not x.requires_grad
 
     def _as_products(self, x: Tensor) -> Tensor:
         """Return the convolution as n products of patches `(n, B H' W', in h w)` and weights."""
@@ -127,7 +128,7 @@ def _known(part: nn.Module) -> bool:
     """Whether a module does the same to a client's channels, whoever stands beside it."""
     hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
     constant = any(not p.requires_grad for p in part.parameters(recurse=False)) or part._non_persistent_buffers_set
-    if hooked or constant:
+    if hooked or constant or "forward" in vars(part):  # a forward of this very object is not its kind's
         return False
     if isinstance(part, nn.Flatten):
         return (part.start_dim, part.end_dim) == (1, -1)
@@ -136,15 +137,21 @@ def _known(part: nn.Module) -> bool:
     if isinstance(part, nn.Conv2d):
         return part.padding_mode == "zeros" and part.padding != "same"
     if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
-        return part.momentum is not None
+        return part.momentum is not None and part.track_running_stats == (part.running_mean is not None)
     return True
 
 
-def _join(layers: nn.Sequential) -> None:
-    """Let convolutions take over the ReLU and the max pool that follow them."""
+def _join(layers: nn.Sequential, once: Collection[nn.Module]) -> None:
+    """Let convolutions take over the ReLU and the max pool that follow them, where they are used once."""
     for i in range(len(layers) - 2):
         conv, relu, pool = layers[i], layers[i + 1], layers[i + 2]
-        if type(conv) is nn.Conv2d and type(relu) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
+        if (
+            conv in once
+            and type(conv) is nn.Conv2d
+            and type(relu) is nn.ReLU
+            and type(pool) is nn.MaxPool2d
+            and not pool.return_indices
+        ):
             conv.__class__ = _PooledConv2d
             object.__setattr__(conv, "pool", pool)  # not as a part of its own: names stay what they are
             layers[i + 1] = layers[i + 2] = nn.Identity()
@@ -159,9 +166,11 @@ class StackedModule:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = self.compiled = copy.deepcopy(module)
+        places = [part for _, part in self.module.named_modules(remove_duplicate=False)]
+        once = {part for part in places if places.count(part) == 1}
         for part in list(self.module.modules()):
             if type(part) is nn.Sequential:
-                _join(part)
+                _join(part, once)
             part.__class__ = _WITH_CLIENTS.get(type(part), type(part))
 
     @classmethod
@@ -169,7 +178,7 @@ class StackedModule:
         """Return the module for n clients, or None where it has a layer that is not known here."""
         kinds = _WITH_CLIENTS.keys() | _AS_THEY_ARE
         for part in module.modules():
-            own = "side_by_side" in vars(type(part)) and not list(part.parameters(recurse=False))
+            own = vars(type(part)).get("side_by_side") is True and not part._parameters and not part._buffers
             if not (own or type(part) in kinds) or not _known(part):
                 return None
         return cls(module)
@@ -178,7 +187,7 @@ class StackedModule:
         """Let torch.compile make fewer and larger kernels of the training pass; some seconds for each new shape."""
         self.compiled = self.module
         if wanted:
-            self.compiled = copy.deepcopy(self.module)
+            self.compiled = copy.deepcopy(self.module).train()  # it is for training passes alone
             self.compiled.compile(dynamic=False)
 
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
