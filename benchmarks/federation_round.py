@@ -44,7 +44,7 @@ def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str
         port = processes.free_port()
         provision.init(federation, list(trial.NAMES), plan, Rules(min_silos=3), ["localhost"], port, None)
         data = [folder / "data" / f"{name}.npz" for name in trial.NAMES]
-        trial._run(federation, data, 300.0 + 120.0 * rounds, print)
+        trial.run_all(federation, data, 300.0 + 120.0 * rounds, print)
         lines = [line for line in read_lines(federation / "record" / "rounds.jsonl") if line["round"] > 1]
     splits = []
     for line in lines:

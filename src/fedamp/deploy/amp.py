@@ -75,7 +75,7 @@ class _Attentive(FedAvg):
         known = [(identity, node) for identity, node in known if not hub.standing(identity).aside]
         new = [identity for identity, _ in known if identity not in hub.order]
         if new:
-            hub.start_together(new, Rows.cat([self.first] * len(new)))
+            hub.join(new, Rows.cat([self.first] * len(new)))
         rows = hub.send()
         messages = {}
         for identity, node in known:

@@ -57,31 +57,19 @@ class Hub:
     sent: State | None = None  # the state as it was when the present round was sent
 
     def __post_init__(self) -> None:
-        self.message_like, self.reply_like = vetting.templates(self.method, self.first)
+        _, self.reply_like = vetting.templates(self.method, self.first)
 
     def standing(self, identity: str) -> Standing:
         """Return what is remembered of a silo; nothing, for a new one."""
         return self.standings.setdefault(identity, Standing())
 
-    def join(self, identity: str, w: Rows) -> None:
-        """Give a silo its row, with its first model `(1, d)`; one that has a row keeps it."""
-        if identity in self.order:
-            return
+    def join(self, identities: Sequence[str], w: Rows) -> None:
+        """Give new silos their rows, with their first models; of those who begin together, what is shared is made."""
         own = self.method.server_init(w)
         self.state = own if self.state is None else self.state.append(own)
-        self.order.append(identity)
-        self.standing(identity)
-
-    def start_together(self, identities: Sequence[str], w: Rows) -> None:
-        """Give rows to silos that are there from the beginning: what is shared is made of all of them."""
-        if self.state is None:
-            self.state = self.method.server_init(w)
-            self.order = list(identities)
-            for identity in identities:
-                self.standing(identity)
-            return
-        for i, identity in enumerate(identities):
-            self.join(identity, w[slice(i, i + 1)])
+        self.order.extend(identities)
+        for identity in identities:
+            self.standing(identity)
 
     def send(self) -> dict[str, Message]:
         """Return what the next round sends to each silo that has a row."""

@@ -122,7 +122,7 @@ class RowStrategy(Strategy):
             nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in self.willing}
             if len(nodes) >= self.hub.rules.min_silos or time.monotonic() > end:
                 if late := [who for who in nodes if who not in self.hub.order]:
-                    self.hub.start_together(late, Rows.cat([self.first_model(who) for who in late]))
+                    self.hub.join(late, Rows.cat([self.first_model(who) for who in late]))
                 return nodes
             if (words := self._waiting(len(nodes))) != said:  # once, not at every look
                 said = words

@@ -37,7 +37,7 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say) ->
         provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], processes.free_port(), None)
         say(f"a federation of {len(NAMES)} silos is in {federation}; each silo's digits are in {place / 'data'}")
         began = time.monotonic()
-        _run(federation, data, TO_START + rounds * A_ROUND, say)
+        run_all(federation, data, TO_START + rounds * A_ROUND, say)
         say(f"{rounds} rounds over real processes, TLS and keys took {time.monotonic() - began:.0f} s")
         _show(federation / "record")
         if folder or keep:
@@ -79,7 +79,7 @@ def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
             yield Path(made)
 
 
-def _run(federation: Path, data: list[Path], seconds: float, say: Say) -> None:
+def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> None:
     """Start the server and the silos as their operators would, and wait for the server to end."""
     fedamp = [sys.executable, "-m", "fedamp"]
     env = processes.environment(federation / "server/run/flwr", federation / "server/code", OMP_NUM_THREADS="1")
