@@ -4,7 +4,6 @@ import io
 import json
 import re
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -282,7 +281,7 @@ def test_a_log_that_can_not_be_written_is_not_told_to_the_server(tmp_path):
 
 
 def grid_message(grid, local):
-    serve(grid, replace(local.federation, members=local.federation.members), local.folder / "another")
+    serve(grid, local.federation, local.folder / "another")
     return grid.sent[0]
 
 
@@ -297,7 +296,6 @@ def test_a_silo_that_never_answers_the_first_question_costs_ever_less(tmp_path, 
         return ask([m for m in messages if m.metadata.dst_node_id != 102])
 
     grid.send_and_receive = deaf
-    monkeypatch.setattr(strategy, "ASK_AGAIN", 0.0)
     clock = iter(range(0, 10_000, 1))
     monkeypatch.setattr(strategy.time, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(strategy, "ASK_AGAIN", 2.0)

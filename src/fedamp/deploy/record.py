@@ -90,7 +90,9 @@ class Record:
         saved = load_checkpoint(self.folder, torch.device("cpu"))
         played = max((line["round"] for line in lines), default=0)
         known = [line["round"] for line in lines if saved is not None and line["round"] <= saved.k]
-        if played and (saved is None or known != list(range(saved.k + 1))):
+        # A first round that was written down and not yet saved never counted.
+        never = played <= 1 and not any(self.folder.glob("checkpoint-*"))
+        if not never and (saved is None or known != list(range(saved.k + 1))):
             raise ValueError(
                 f"{self.folder} holds {played} rounds, but no checkpoint that fits them: it was damaged. Put the "
                 "folder back from a copy; to begin anew, move it away"
