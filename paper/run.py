@@ -1,62 +1,93 @@
-"""Run what is missing of a table, and keep what came of it in results/.
+"""Run what is missing of some tables, and keep what came of it in results/.
 
     python paper/run.py table3-emnist --data-dir DIR
 
-Runs that were broken off go on. `--minutes` ends in time: what is not done then is done by the next call.
+The same command may run several times at once on one machine: each takes what no other has taken. With `--runs DIR`
+a run that was broken off goes on where it was; without, it begins anew, and its models are nowhere written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import platform
+import shutil
+import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 import fedamp
 from experiments import NAMES, Cell, table
-from fedamp.assembly import assemble
+from fedamp.assembly import Federation, assemble
+from fedamp.chunks import Chunks
+from fedamp.description import Description
 from fedamp.experiment import play
+from fedamp.local import Training
 from fedamp.metrics import score_table, summarise
-from fedamp.reading import DESCRIPTION, RunRecord, read_run
+from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
 
 
 class EnoughError(KeyboardInterrupt):
-    """A run that need not go on: ends it as Ctrl-C does, with all rounds so far on record."""
+    """A run that need not go on: ends it as Ctrl-C does. Its word is kept with the result."""
 
 
-class LaterError(KeyboardInterrupt):
-    """No time left: the next call goes on."""
+@dataclass
+class Runner:
+    """How cells are run: where data and unfinished runs are, until when, and what is reused from run to run."""
 
+    data_dir: Path | None = None
+    runs: Path | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)  # changes to every description
+    deadline: float = float("inf")
+    passes: dict[Any, Training] = field(default_factory=dict)
 
-def play_cell(cell: Cell, folder: Path, data_dir: Path | None, how: Mapping[str, Any], deadline: float) -> None:
-    """Run one cell to its end, and write its result."""
-    description = replace(cell.description, **how)
-    lines = list(read_run(folder).lines) if (folder / DESCRIPTION).exists() else []
+    def play(self, cell: Cell) -> None:
+        """Run one cell to its end, and write its result."""
+        description = replace(cell.description, **self.how)
+        federation = self._ready(description)
+        folder = None if self.runs is None else self.runs / cell.table / cell.label
+        lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
 
-    def watch(line: Mapping[str, Any]) -> None:
-        lines.append(dict(line))
-        if time.monotonic() > deadline:
-            raise LaterError
-        if cell.patience is not None and _no_better(lines, cell.patience):
-            raise EnoughError
+        def watch(line: Mapping[str, Any]) -> None:
+            lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
+            if cell.patience is not None and _no_better(lines, cell.patience):
+                raise EnoughError(f"{cell.patience} rounds brought no better mean")
+            if time.monotonic() > self.deadline and line["round"] > 0:
+                raise EnoughError("the time for it was over")
 
-    stopped = None
-    try:
-        play(description, assemble(description, data_dir=data_dir), RunFolder(folder), watch)
-    except EnoughError:
-        stopped = f"{cell.patience} rounds brought no better mean"
-    cell.path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"stopped": stopped, **distil(read_run(folder)), **surroundings()}
-    told["command"] = f"python paper/run.py {cell.table} --only {cell.label}"
-    cell.path.write_text(json.dumps(told, indent=1) + "\n")
+        stopped = xi = None
+        try:
+            result = play(description, federation, None if folder is None else RunFolder(folder), watch)
+            xi = None if result.xi is None else result.xi.numpy()
+        except EnoughError as enough:
+            stopped = str(enough)
+        told = {"stopped": stopped, **distil(description, lines, federation.facts["groups"], xi), **surroundings()}
+        told["command"] = f"python paper/run.py {cell.table} --only {cell.label}"
+        cell.path.parent.mkdir(parents=True, exist_ok=True)
+        cell.path.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n")
+        if folder is not None:
+            shutil.rmtree(folder)
+
+    def _ready(self, description: Description) -> Federation:
+        """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
+        federation = assemble(description, data_dir=self.data_dir)
+        training = federation.training
+        if training.engine == "stacked":
+            training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
+        earlier = self.passes.setdefault((repr(training.model.module), training.precision), training)
+        if earlier is not training:
+            training = training.after(earlier)
+        return replace(federation, training=training)
 
 
 def _no_better(lines: list[dict[str, Any]], patience: int) -> bool:
@@ -65,34 +96,35 @@ def _no_better(lines: list[dict[str, Any]], patience: int) -> bool:
     return len(means) > patience and max(means[:-patience]) >= max(means[-patience:])
 
 
-def distil(record: RunRecord) -> dict[str, Any]:
+def distil(
+    description: Description, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
+) -> dict[str, Any]:
     """Return what a page needs of a run: scores of both kinds of models, weights, groups; small enough to be kept."""
-    result = record.result or {}
-    told: dict[str, Any] = {"description": record.description, "groups": result["facts"]["groups"]}
+    told: dict[str, Any] = {"description": description.to_dict(), "groups": groups}
+    counted = [number not in description.poisoned for number in range(description.clients)]
     for entry in ("own", "received"):
-        scores = score_table(record.lines, entry, "accuracy")
+        scores = score_table(lines, entry, "accuracy")
         if len(scores):
-            summary = summarise(scores, "accuracy")
+            summary = summarise(scores, "accuracy", counted)
             told[entry] = {
                 "best": round(summary.best, 3),
                 "best_round": summary.best_round,
                 "last": round(summary.last, 3),
                 "per_client": [round(value, 1) for value in summary.per_client],
-                "curve": [round(100 * float(row.mean()), 2) for row in scores],
+                "curve": [round(100 * float(row[counted].mean()), 2) for row in scores],
             }
     checked = {
-        entry: round(100 * float(score_table(record.lines, entry, "accuracy", on="validation").mean(1).max()), 3)
+        entry: round(100 * float(score_table(lines, entry, "accuracy", on="validation").mean(1).max()), 3)
         for entry in ("own", "received")
-        if any(entry in line.get("validation", {}) for line in record.lines)
+        if any(entry in line.get("validation", {}) for line in lines)
     }
     if checked:
         told["validation"] = checked
-    xi = record.xi()
-    if xi is not None and told["groups"] is not None:
-        told["recovery"] = [round(float(value), 3) for value in recovery(xi, told["groups"])]
+    if xi is not None and groups is not None:
+        told["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
         told["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
-    told["warnings"] = result.get("warnings", [])
-    told["seconds"] = round(sum(line["seconds"] for line in record.lines), 1)
+    told["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
+    told["seconds"] = round(sum(line["seconds"] for line in lines), 1)
     return told
 
 
@@ -107,32 +139,52 @@ def surroundings() -> dict[str, Any]:
     return {"device": device, "torch": torch.__version__, "fedamp": fedamp.__version__}
 
 
+@contextlib.contextmanager
+def claimed(cell: Cell) -> Iterator[bool]:
+    """Hold a cell, where no other process on this machine does: a lock that goes with the process."""
+    with (Path(tempfile.gettempdir()) / f"fedamp-paper-{cell.table}-{cell.label}").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield not cell.path.exists()
+
+
+def missing(tables: Sequence[str], only: str) -> list[Cell]:
+    """Return the cells that have no result yet and wait for no tuning, in order."""
+    cells = [cell for name in tables for cell in table(name)]
+    return [cell for cell in cells if cell.label.startswith(only) and not cell.path.exists()]
+
+
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=NAMES)
+    parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--only", help="labels that begin so")
-    parser.add_argument("--runs", type=Path, default=Path("runs/paper"), help="where runs are kept while they go on")
-    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--only", default="", help="labels that begin so")
+    parser.add_argument("--runs", type=Path, help="where runs are kept while they go on")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then, and keep what there is")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--compile", default="auto")
     asked = parser.parse_args()
-    deadline = time.monotonic() + 60 * asked.minutes
     how = {"precision": asked.precision, "compile": asked.compile}
-    cells = [cell for cell in table(asked.table) if not asked.only or cell.label.startswith(asked.only)]
-    for cell in cells:
-        if cell.path.exists():
-            continue
+    runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
+    taken: set[Path] = set()
+    while time.monotonic() < runner.deadline:
+        # Looked up anew each time: others run too, and what is tuned decides what comes after it.
+        cell = next((cell for cell in missing(asked.tables, asked.only) if cell.path not in taken), None)
+        if cell is None:
+            break
+        taken.add(cell.path)
         clock = time.monotonic()
-        try:
-            play_cell(cell, asked.runs / cell.table / cell.label, asked.data_dir, how, deadline)
-        except LaterError:
-            print(f"{cell.label}: goes on with the next call", flush=True)
-            return
-        told = json.loads(cell.path.read_text())
-        scores = ", ".join(f"{entry} {told[entry]['best']:.2f}" for entry in ("own", "received") if entry in told)
-        print(f"{cell.table} {cell.label}: {scores} in {time.monotonic() - clock:.0f} s", flush=True)
+        with claimed(cell) as mine:
+            if mine:
+                runner.play(cell)
+                told = json.loads(cell.path.read_text())
+                scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)
+                took = f"{time.monotonic() - clock:.0f} s, {told['seconds']:.0f} of them in rounds"
+                print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,28 @@ def test_the_page_is_what_the_results_say():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run: python paper/page.py"
 
 
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    """Results of tuning in which 10 is the best sigma and 0.9 the best mixture."""
+    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    for data in ("emnist", "fmnist", "mnist"):
+        for cell in experiments.table(f"tune-{data}"):
+            cell.path.parent.mkdir(exist_ok=True)
+            score = 70 - abs(float(cell.label.rpartition("-")[2]) - 10)
+            cell.path.write_text(json.dumps({"validation": {"own": score}}))
+
+
 @pytest.mark.parametrize("name", experiments.NAMES)
-def test_every_cell_is_a_run_with_a_name_of_its_own(name):
+def test_every_cell_is_a_run_with_a_name_of_its_own(name, chosen):
     cells = experiments.table(name)
+    assert cells
     assert len({cell.label for cell in cells}) == len(cells)
     for cell in cells:
         description = cell.description
         assert description.batch_size == 100
         assert description.epochs == 10
+        if name != "robust-fmnist":
+            assert description.label_noise == description.absent == 0
         assert METHODS[description.method.name](**_without_oracle(description.method))
 
 
@@ -38,25 +52,34 @@ def test_the_paper_has_600_rounds_for_two_methods_and_90_for_the_others():
         assert (cell.patience == 40) == slow
 
 
+@pytest.mark.parametrize("name", ["tune-emnist", "ablation-emnist", "robust-fmnist"])
+def test_in_a_shorter_run_alpha_falls_as_far(name, chosen):
+    for cell in experiments.table(name):
+        description = cell.description
+        if description.method.name in ("fedamp", "heurfedamp"):
+            assert description.rounds == 3 * description.method.parameters["alpha_every"]
+
+
 def test_tuning_never_sees_a_test_sample():
     for cell in experiments.table("tune-emnist"):
         assert cell.description.validation == 0.2
 
 
-def test_what_validation_chose_is_what_the_table_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
-    assert experiments._tuned("table3", "emnist", "fedamp") == {}
-    for cell in experiments.table("tune-emnist"):
-        cell.path.parent.mkdir(exist_ok=True)
-        score = 70 - abs(float(cell.label.rpartition("-")[2]) - 30)
-        cell.path.write_text(json.dumps({"validation": {"own": score}}))
-    chosen = {cell.label: cell.description.method.parameters for cell in experiments.table("table3-emnist")}
-    assert chosen["fedamp-seed0"]["sigma"] == 30.0
-    assert chosen["apfl-seed0"]["mixture"] == 0.9
+def test_what_validation_chose_is_what_the_table_runs(chosen):
+    runs = {cell.label: cell.description.method.parameters for cell in experiments.table("table3-emnist")}
+    assert runs["fedamp-seed0"]["sigma"] == 10.0
+    assert runs["apfl-seed0"]["mixture"] == 0.9
     ablation = {cell.label: cell.description for cell in experiments.table("ablation-emnist")}
-    assert ablation["start-w-seed1"].method.parameters["sigma"] == 30.0
+    assert ablation["start-w-seed1"].method.parameters["sigma"] == 10.0
     assert ablation["uniform-seed0"].method.parameters["sigma"] == float("inf")
     assert ablation["own-init-seed0"].init == "own"
+
+
+def test_what_is_to_be_tuned_waits_for_the_tuning(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    methods = {cell.description.method.name for cell in run.missing(["table3-emnist"], "")}
+    assert methods == {"separate", "fedavg", "fedprox", "scaffold"}
+    assert run.missing(["ablation-fmnist"], "") == []
 
 
 @pytest.fixture
@@ -72,7 +95,7 @@ def digits(tmp_path, monkeypatch):
 
 def test_a_cell_is_run_and_distilled(tmp_path, digits):
     cell = digits("heurfedamp", validation=0.2)
-    run.play_cell(cell, tmp_path / "runs", None, {}, time.monotonic() + 600)
+    run.Runner().play(cell)
     told = json.loads(cell.path.read_text())
     assert Description.of(told["description"]).method.name == "heurfedamp"
     assert told["own"]["best"] == pytest.approx(max(told["own"]["curve"]), abs=0.01)
@@ -83,13 +106,66 @@ def test_a_cell_is_run_and_distilled(tmp_path, digits):
     assert len(cell.path.read_bytes()) < 20_000
 
 
-def test_a_run_ends_where_nothing_gets_better_and_goes_on_where_time_was_short(tmp_path, digits):
-    with pytest.raises(run.LaterError):
-        run.play_cell(digits("scaffold", 2, lr=1e-9), tmp_path / "runs", None, {}, time.monotonic() - 1)
+def test_runs_one_after_the_other_share_their_passes_and_nothing_else(digits):
+    runner = run.Runner()
+    scores = []
+    for method in ("fedamp", "separate", "fedamp"):
+        cell = digits(method)
+        cell.path.unlink(missing_ok=True)
+        runner.play(cell)
+        scores.append(json.loads(cell.path.read_text())["own"]["curve"])
+    assert len(runner.passes) == 1
+    assert scores[0] == scores[2] != scores[1]
+
+
+def test_a_poisoned_client_is_in_no_mean(digits):
+    cell = digits("fedavg", poisoned=(1,))
+    run.Runner().play(cell)
+    told = json.loads(cell.path.read_text())["own"]
+    honest = [score for i, score in enumerate(told["per_client"]) if i != 1]
+    assert told["best"] == pytest.approx(sum(honest) / 4, abs=0.1)
+
+
+def test_a_run_ends_where_nothing_gets_better(digits):
     cell = digits("scaffold", 2, lr=1e-9, rounds=50)
-    with pytest.raises(ValueError, match="another run"):
-        run.play_cell(cell, tmp_path / "runs", None, {}, time.monotonic() + 600)
-    run.play_cell(cell, tmp_path / "more", None, {}, time.monotonic() + 600)
+    run.Runner().play(cell)
     told = json.loads(cell.path.read_text())
     assert told["stopped"] == "2 rounds brought no better mean"
     assert len(told["own"]["curve"]) == 3
+
+
+def test_a_run_that_has_no_time_left_keeps_what_there_is(tmp_path, digits):
+    cell = digits("scaffold")
+    run.Runner(deadline=time.monotonic() - 1).play(cell)
+    told = json.loads(cell.path.read_text())
+    assert told["stopped"] == "the time for it was over"
+    assert len(told["own"]["curve"]) == 1
+
+
+def test_a_run_that_was_broken_off_goes_on(tmp_path, digits, monkeypatch):
+    whole, broken = digits("fedavg"), digits("fedavg", rounds=6)
+    run.Runner().play(whole)
+    expected = json.loads(whole.path.read_text())["own"]["curve"]
+    whole.path.unlink()
+    steps, real = [], run._no_better
+
+    def stop_at_the_third(lines, patience):
+        steps.append(lines[-1]["round"])
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+        return real(lines, patience)
+
+    monkeypatch.setattr(run, "_no_better", stop_at_the_third)
+    patient = digits("fedavg", 40)
+    with pytest.raises(KeyboardInterrupt):
+        run.Runner(runs=tmp_path / "runs").play(patient)
+    run.Runner(runs=tmp_path / "runs").play(patient)
+    assert json.loads(broken.path.read_text())["own"]["curve"] == expected
+    assert steps == [0, 1, 2, 2, 3, 4, 5, 6, 7] or steps.count(1) == 1
+    assert not list((tmp_path / "runs").glob("*/*/checkpoint-*"))
+
+
+def test_two_processes_never_take_the_same_cell(digits):
+    cell = digits("fedavg")
+    with run.claimed(cell) as first, run.claimed(cell) as second:
+        assert (first, second) == (True, False)

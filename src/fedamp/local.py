@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -49,6 +49,17 @@ class Training:
     def gradients(self) -> Gradients:
         """The gradients of many clients at once."""
         return Gradients(self.model, self.task, events=self.events)
+
+    def after(self, other: Training) -> Training:
+        """Return this training with the passes that were compiled and recorded in another run of the same model.
+
+        Many short runs on a GPU otherwise spend most of their time in making ready.
+        """
+        if repr(self.model.module) != repr(other.model.module) or self.precision != other.precision:
+            raise ValueError("the other run has another model or precision, and its passes are of no use to this one")
+        again = replace(self, model=other.model, events=other.events)
+        again.__dict__["gradients"] = other.gradients  # where cached_property keeps it
+        return again
 
     def in_chunks(self, num_clients: int, work: Callable[[slice], None]) -> None:
         """Do work for all clients in chunks that fit the memory; where one did not, that is an event."""

@@ -20,9 +20,9 @@ from fedamp.methods.base import Local, Method, proximal
 from fedamp.rows import Message, Rows, State
 
 
-def paper_alpha(k: int) -> float:
-    """Return the paper's schedule: 1e4, times 0.1 every 30 rounds."""
-    return 10.0 ** (4 - (k - 1) // 30)
+def paper_alpha(k: int, every: int = 30) -> float:
+    """Return the paper's schedule: 1e4, times 0.1 every 30 rounds; for shorter runs the same, faster."""
+    return 10.0 ** (4 - (k - 1) // every)
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,18 @@ class MessagePassing(Method):
 
     lam: float = 1.0
     alpha: float | str = "paper"
+    alpha_every: int = 30  # rounds after which the paper's alpha falls to a tenth
     start: str = "u"
 
     def __post_init__(self) -> None:
         checks.not_negative("lam", self.lam)
         checks.one_of("start", self.start, ["u", "w"])
         checks.positive_or("alpha", self.alpha, "paper")
+        checks.count("alpha_every", self.alpha_every)
+        if self.alpha_every != 30 and self.alpha != "paper":
+            raise ValueError(
+                f"alpha_every is {self.alpha_every}, but alpha is {self.alpha} in all rounds; leave one of them out"
+            )
 
     @abstractmethod
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
@@ -56,7 +62,7 @@ class MessagePassing(Method):
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
         w = state.rows["w"]
-        asked = paper_alpha(k) if isinstance(self.alpha, str) else self.alpha
+        asked = paper_alpha(k, self.alpha_every) if isinstance(self.alpha, str) else self.alpha
         xi, facts = self.collaboration_weights(w.params, asked)
         shared = {"alpha_asked": asked, **facts}
         strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
