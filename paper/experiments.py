@@ -17,8 +17,8 @@ from fedamp.presets import preset
 RESULTS = Path(__file__).parent.parent / "results"
 
 SEEDS = (0, 1, 2)
-PATIENCE = {"scaffold": 40, "apfl": 40, "separate": 20}
-"""Rounds without a better mean, after which these end: the first two have 600, and nobody alone learns for 90."""
+PATIENCE = {"scaffold": 40, "apfl": 40, "separate": 20, "others": 30}
+"""Rounds without a better mean, after which a run ends: the first two have 600, and nobody alone learns for 90."""
 
 GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
     "fedamp": ("sigma", (1.0, 10.0, 100.0, 1000.0)),
@@ -26,6 +26,9 @@ GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
     "apfl": ("mixture", (0.1, 0.3, 0.5, 0.9)),
 }
 """What the paper tuned and did not print: four values each, chosen by a fifth of the training samples, not by test."""
+
+ENTRIES = dict.fromkeys(("fedamp", "heurfedamp", "fedavg", "fedprox"), ("own", "received"))
+"""The models by which a run may be judged, where there is more than one: of the last two, both are in the table."""
 
 TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
 SLOW = ("scaffold", "apfl")
@@ -58,7 +61,7 @@ def shortened(rounds: int, method: str) -> dict[str, Any]:
     return {"rounds": rounds, **falls}
 
 
-TUNING_ROUNDS, VARIANT_ROUNDS = 18, 30
+TUNING_ROUNDS = VARIANT_ROUNDS = 18
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _table(name: str, data: str) -> Iterator[Cell]:
             chosen = tuned(data, method) if kind == "table3" else {}
             if chosen is not None:
                 told = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
-                yield Cell(name, f"{method}-seed{seed}", told, PATIENCE.get(method))
+                yield Cell(name, f"{method}-seed{seed}", told, PATIENCE.get(method, PATIENCE["others"]))
 
 
 def _ablation(name: str, data: str) -> Iterator[Cell]:
@@ -153,14 +156,25 @@ def tuned(data: str, method: str) -> dict[str, Any] | None:
     """
     if method not in GRIDS or data == "cifar100":
         return {}
+    found = chosen(data, method)
+    return None if found is None else {GRIDS[method][0]: found[0]}
+
+
+def chosen(data: str, method: str) -> tuple[float, str] | None:
+    """Return the value of a method's knob that validation chose, and which model it is to be judged by.
+
+    FedAMP's output is both w and u (Algorithm 1), so that this is a choice too.
+    """
     knob, values = GRIDS[method]
     scores = {}
     for value in values:
         path = RESULTS / f"tune-{data}" / f"{method}-{knob}-{value:g}.json"
         if not path.exists():
             return None
-        scores[value] = json.loads(path.read_text())["validation"]["own"]
-    return {knob: max(scores, key=lambda value: scores[value])}
+        validation = json.loads(path.read_text())["validation"]
+        for entry in ENTRIES.get(method, ("own",)):
+            scores[value, entry] = validation[entry]
+    return max(scores, key=lambda one: scores[one])
 
 
 def _values(

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 import fedamp
-from experiments import NAMES, Cell, table
+from experiments import ENTRIES, NAMES, Cell, table
 from fedamp.assembly import Federation, assemble
 from fedamp.chunks import Chunks
 from fedamp.description import Description
@@ -60,7 +60,8 @@ class Runner:
 
         def watch(line: Mapping[str, Any]) -> None:
             lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
-            if cell.patience is not None and _no_better(lines, cell.patience):
+            entries = ENTRIES.get(description.method.name, ("own",))
+            if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
                 raise EnoughError(f"{cell.patience} rounds brought no better mean")
             if time.monotonic() > self.deadline and line["round"] > 0:
                 raise EnoughError("the time for it was over")
@@ -90,9 +91,10 @@ class Runner:
         return replace(federation, training=training)
 
 
-def _no_better(lines: list[dict[str, Any]], patience: int) -> bool:
+def _no_better(lines: list[dict[str, Any]], entry: str, patience: int) -> bool:
     """Return whether the last rounds brought no better mean than the rounds before them."""
-    means = score_table(lines, "own", "accuracy").mean(1) if len(lines) > 1 else []
+    scores = score_table(lines, entry, "accuracy")
+    means = scores.mean(1) if len(scores) else []
     return len(means) > patience and max(means[:-patience]) >= max(means[-patience:])
 
 
@@ -151,10 +153,10 @@ def claimed(cell: Cell) -> Iterator[bool]:
             yield not cell.path.exists()
 
 
-def missing(tables: Sequence[str], only: str) -> list[Cell]:
+def missing(tables: Sequence[str], only: str = "") -> list[Cell]:
     """Return the cells that have no result yet and wait for no tuning, in order."""
     cells = [cell for name in tables for cell in table(name)]
-    return [cell for cell in cells if cell.label.startswith(only) and not cell.path.exists()]
+    return [cell for cell in cells if cell.label.startswith(tuple(only.split(","))) and not cell.path.exists()]
 
 
 def main() -> None:
@@ -162,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--only", default="", help="labels that begin so")
+    parser.add_argument("--only", default="", help="labels that begin so, with commas between")
     parser.add_argument("--runs", type=Path, help="where runs are kept while they go on")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="end then, and keep what there is")
     parser.add_argument("--precision", default="auto")
