@@ -29,16 +29,12 @@ from experiments import ENTRIES, NAMES, Cell, table
 from fedamp.assembly import Federation, assemble
 from fedamp.chunks import Chunks
 from fedamp.description import Description
-from fedamp.experiment import play
+from fedamp.experiment import EnoughError, play
 from fedamp.local import Training
 from fedamp.metrics import score_table, summarise
 from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
-
-
-class EnoughError(KeyboardInterrupt):
-    """A run that need not go on: ends it as Ctrl-C does. Its word is kept with the result."""
 
 
 @dataclass
@@ -56,22 +52,24 @@ class Runner:
         description = replace(cell.description, **self.how)
         federation = self._ready(description)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
+        stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
 
         def watch(line: Mapping[str, Any]) -> None:
             lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
+            if line["round"] >= description.rounds:  # nothing left to be spared
+                return
+            nonlocal stopped
             entries = ENTRIES.get(description.method.name, ("own",))
             if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
-                raise EnoughError(f"{cell.patience} rounds brought no better mean")
-            if time.monotonic() > self.deadline and line["round"] > 0:
-                raise EnoughError("the time for it was over")
+                stopped = f"{cell.patience} rounds brought no better mean"
+            elif time.monotonic() > self.deadline and line["round"] > 0:
+                stopped = "the time for it was over"
+            if stopped is not None:
+                raise EnoughError
 
-        stopped = xi = None
-        try:
-            result = play(description, federation, None if folder is None else RunFolder(folder), watch)
-            xi = None if result.xi is None else result.xi.numpy()
-        except EnoughError as enough:
-            stopped = str(enough)
+        result = play(description, federation, None if folder is None else RunFolder(folder), watch)
+        xi = None if result.xi is None else result.xi.numpy()
         told = {"stopped": stopped, **distil(description, lines, federation.facts["groups"], xi), **surroundings()}
         told["command"] = f"python paper/run.py {cell.table} --only {cell.label}"
         cell.path.parent.mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,10 @@ class Result:
         return {name: finite(value) for name, value in told.items()}
 
 
+class EnoughError(KeyboardInterrupt):
+    """What an observer raises that has seen enough: the run ends as by Ctrl-C, and its result is what there is."""
+
+
 def play(
     description: Description,
     federation: Federation,
@@ -194,7 +198,7 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
     )
     if folder is not None:
         folder.finish({"finished": interrupt is None, **result.to_dict()}, result.models, result.xi)
-    if interrupt is not None:
+    if interrupt is not None and not isinstance(interrupt, EnoughError):
         raise interrupt
     return result
 
