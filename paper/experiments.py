@@ -27,11 +27,14 @@ GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 """What the paper tuned and did not print: four values each, chosen by a fifth of the training samples, not by test."""
 
-ENTRIES = dict.fromkeys(("fedamp", "heurfedamp", "fedavg", "fedprox"), ("own", "received"))
-"""The models by which a run may be judged, where there is more than one: of the last two, both are in the table."""
+JUDGED = dict.fromkeys(("fedamp", "heurfedamp"), ("own", "received"))
+"""Both w and u are FedAMP's output (Algorithm 1), and what is best for one is not for the other: each is tuned for."""
 
 TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
 SLOW = ("scaffold", "apfl")
+
+WATCHED = {**JUDGED, **dict.fromkeys(("fedavg", "fedprox"), ("own", "received"))}
+"""The models of a run that are in a table: none of them may still get better where it ends early."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -114,18 +117,30 @@ def _table(name: str, data: str) -> Iterator[Cell]:
     kind = name.partition("-")[0]
     seeds = SEEDS if kind == "table3" and data != "cifar100" else SEEDS[:1]
     for method in (*TRAINED, *SLOW):
-        for seed in seeds if method in TRAINED else SEEDS[:1]:
-            chosen = tuned(data, method) if kind == "table3" else {}
-            if chosen is not None:
+        for label, chosen in _points(kind, data, method):
+            for seed in seeds if method in TRAINED else SEEDS[:1]:
                 told = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
-                yield Cell(name, f"{method}-seed{seed}", told, PATIENCE.get(method, PATIENCE["others"]))
+                yield Cell(name, f"{label}-seed{seed}", told, PATIENCE.get(method, PATIENCE["others"]))
+
+
+def _points(kind: str, data: str, method: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return which values of its knob a method is run with, under which label; none while the tuning is not done."""
+    if kind != "table3" or method not in GRIDS or data == "cifar100":
+        return [(method, {})]
+    found = (tuned(data, method, entry) for entry in JUDGED.get(method, ("own",)))
+    return list({label_of(method, value): {GRIDS[method][0]: value} for value in found if value is not None}.items())
+
+
+def label_of(method: str, value: float) -> str:
+    """Return the name of a method with one value of its knob."""
+    return f"{method}-{GRIDS[method][0]}-{value:g}"
 
 
 def _ablation(name: str, data: str) -> Iterator[Cell]:
-    chosen = tuned(data, "fedamp")
-    for seed in SEEDS if chosen is not None else ():
+    value = tuned(data, "fedamp", "received")
+    for seed in SEEDS if value is not None else ():
         for variant, changes in VARIANTS.items():
-            method = {**(chosen or {}), **changes.get("method", {})}
+            method = {"sigma": value, **changes.get("method", {})}
             brief = {**changes, **shortened(VARIANT_ROUNDS, "fedamp")}
             yield Cell(name, f"{variant}-seed{seed}", _values(f"paper/{data}-practical", "fedamp", seed, brief, method))
 
@@ -134,10 +149,10 @@ def _robust(name: str, data: str) -> Iterator[Cell]:
     for seed in SEEDS:
         for trouble, changes in TROUBLES.items():
             for method in TRAINED:
-                chosen = tuned(data, method)
-                if chosen is not None:
+                value = tuned(data, method, "received") if method in GRIDS else None
+                if value is not None or method not in GRIDS:
                     brief = {**changes, **shortened(VARIANT_ROUNDS, method)}
-                    told = _values(f"paper/{data}-practical", method, seed, brief, chosen)
+                    told = _values(f"paper/{data}-practical", method, seed, brief, {"sigma": value} if value else {})
                     yield Cell(name, f"{trouble}-{method}-seed{seed}", told)
 
 
@@ -149,21 +164,10 @@ _MAKERS = {
 }
 
 
-def tuned(data: str, method: str) -> dict[str, Any] | None:
-    """Return what validation chose in the practical setting: nothing for what has no grid, None where it's not done.
+def tuned(data: str, method: str, entry: str) -> float | None:
+    """Return the value of a method's knob that validation chose for one of its models; None where it's not done.
 
-    CIFAR100 is not tuned; it has the preset's values.
-    """
-    if method not in GRIDS or data == "cifar100":
-        return {}
-    found = chosen(data, method)
-    return None if found is None else {GRIDS[method][0]: found[0]}
-
-
-def chosen(data: str, method: str) -> tuple[float, str] | None:
-    """Return the value of a method's knob that validation chose, and which model it is to be judged by.
-
-    FedAMP's output is both w and u (Algorithm 1), so that this is a choice too.
+    Of two that are equally good for this model, the one that is better for the other.
     """
     knob, values = GRIDS[method]
     scores = {}
@@ -172,9 +176,8 @@ def chosen(data: str, method: str) -> tuple[float, str] | None:
         if not path.exists():
             return None
         validation = json.loads(path.read_text())["validation"]
-        for entry in ENTRIES.get(method, ("own",)):
-            scores[value, entry] = validation[entry]
-    return max(scores, key=lambda one: scores[one])
+        scores[value] = validation[entry], validation["own"] + validation["received"]
+    return max(scores, key=lambda value: scores[value])
 
 
 def _values(

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 import fedamp
-from experiments import ENTRIES, NAMES, Cell, table
+from experiments import NAMES, WATCHED, Cell, table
 from fedamp.assembly import Federation, assemble
 from fedamp.chunks import Chunks
 from fedamp.description import Description
@@ -60,7 +60,7 @@ class Runner:
             if line["round"] >= description.rounds:  # nothing left to be spared
                 return
             nonlocal stopped
-            entries = ENTRIES.get(description.method.name, ("own",))
+            entries = WATCHED.get(description.method.name, ("own",))
             if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
                 stopped = f"{cell.patience} rounds brought no better mean"
             elif time.monotonic() > self.deadline and line["round"] > 0:
@@ -73,7 +73,7 @@ class Runner:
         told = {"stopped": stopped, **distil(description, lines, federation.facts["groups"], xi), **surroundings()}
         told["command"] = f"python paper/run.py {cell.table} --only {cell.label}"
         cell.path.parent.mkdir(parents=True, exist_ok=True)
-        cell.path.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n")
+        cell.path.write_text(as_text(told))
         if folder is not None:
             shutil.rmtree(folder)
 
@@ -122,10 +122,17 @@ def distil(
         told["validation"] = checked
     if xi is not None and groups is not None:
         told["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
-        told["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
+        if description.seed == 0 and not checked:  # what a figure shows
+            told["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
     told["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
     told["seconds"] = round(sum(line["seconds"] for line in lines), 1)
     return told
+
+
+def as_text(told: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each entry: small, and readable as a change."""
+    lines = (f" {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in told.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _shown(rounds: int) -> list[int]:
