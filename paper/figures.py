@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments import RESULTS, SEEDS
-from page import METHODS, NAMES, TITLES, read, runs
+from experiments import RESULTS
+from page import OURS, ROWS, TITLES, found
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 
@@ -19,8 +19,9 @@ def draw_all() -> None:
     """Draw every figure that there are results for."""
     theorems()
     for data in TITLES:
-        if all(runs(f"table3-{data}", method) for method in ("separate", "fedavg-ft", "fedamp", "heurfedamp")):
+        if any(found(f"table3-{data}", row) for row in OURS):
             distributions(data)
+            curves(data)
             weights(data)
 
 
@@ -46,34 +47,58 @@ def theorems() -> None:
 
 def distributions(data: str) -> None:
     """Draw every client's accuracy, its mean over the seeds, by method."""
-    shown = [(method, name) for method, name in zip(METHODS, NAMES, strict=True) if runs(f"table3-{data}", method)]
-    values = [np.mean([one["per_client"] for one in runs(f"table3-{data}", method)], axis=0) for method, _ in shown]
-    figure, axis = plt.subplots(figsize=(9, 0.5 * len(shown) + 1.4), layout="constrained")
-    axis.boxplot(values[::-1], orientation="horizontal", tick_labels=[name for _, name in shown][::-1], widths=0.6)
+    told = {row.name: found(f"table3-{data}", row) for row in ROWS}
+    values = {name: np.mean([one["per_client"] for one in each.values()], axis=0) for name, each in told.items() if each}
+    figure, axis = plt.subplots(figsize=(9, 0.45 * len(values) + 1.4), layout="constrained")
+    names = list(values)[::-1]
+    axis.boxplot([values[name] for name in names], orientation="horizontal", tick_labels=names, widths=0.6)
     axis.set(xlabel="test accuracy of a client, %", title=f"{TITLES[data]}, practical setting")
     axis.grid(axis="x", alpha=0.3)
     _save(figure, f"distributions-{data}")
 
 
+def curves(data: str) -> None:
+    """Draw the mean test accuracy over the rounds, as the mean of the seeds; a run that ended early ends there."""
+    figure, axis = plt.subplots(figsize=(9, 4.2), layout="constrained")
+    lowest = 100.0
+    for number, row in enumerate(ROWS):
+        told = [one["curve"][:90] for one in found(f"table3-{data}", row).values()]
+        if told:
+            shared = np.mean([curve[: min(map(len, told))] for curve in told], axis=0)
+            style = {"own": "-", "received": "--"}[row.entry] if row in OURS else ":"
+            axis.plot(range(1, len(shared) + 1), shared, style, color=f"C{number % 10}", label=row.name)
+            lowest = min(lowest, shared.max())
+    axis.set(xlabel="round", ylabel="mean test accuracy, %", title=f"{TITLES[data]}, practical setting")
+    axis.set_ylim(bottom=lowest - 4)
+    axis.grid(alpha=0.3)
+    figure.legend(loc="outside right center")
+    _save(figure, f"curves-{data}")
+
+
 def weights(data: str) -> None:
-    """Draw who listens to whom in the last round, and how well the groups are found over the rounds."""
+    """Draw who listens to whom early and late, and how well the groups are found over the rounds."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    for axis, (method, name) in zip(axes, (("fedamp", "FedAMP"), ("heurfedamp", "HeurFedAMP")), strict=False):
-        told = read(f"table3-{data}", f"{method}-seed{SEEDS[0]}") or {}
-        last = max(told["xi"], key=int)
-        others = np.array(told["xi"][last])
-        np.fill_diagonal(others, np.nan)
-        picture = axis.imshow(others, cmap="viridis")
-        axis.set(title=f"{name}, round {last}", xlabel="message of client", ylabel="cloud model of client")
-        figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8)
-        _recovery(axes[2], told, name)
+    drawn = False
+    for row in OURS:
+        told = found(f"table3-{data}", row).get(0)
+        if told is None:
+            continue
+        run = told["run"]
+        sigma = f"{row.name.partition(',')[0]}, sigma {run['description']['method']['sigma']:g}"
+        axes[2].plot(range(1, len(run["recovery"]) + 1), run["recovery"], label=sigma)
+        if row.entry == "received" and not drawn:
+            drawn = True
+            for axis, k in zip(axes, sorted(run["xi"], key=int), strict=False):
+                others = np.array(run["xi"][k])
+                np.fill_diagonal(others, np.nan)
+                picture = axis.imshow(others, cmap="viridis")
+                axis.set(title=f"{sigma}, round {k}", xlabel="message of client", ylabel="cloud model of client")
+                figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8)
     axes[2].set(xlabel="round", ylabel="adjusted Rand index", title="groups found from ξ alone", ylim=(-0.05, 1.05))
-    axes[2].legend()
+    lines, labels = axes[2].get_legend_handles_labels()
+    unique = dict(zip(labels, lines, strict=True))  # one run may stand for both of its models
+    axes[2].legend(unique.values(), unique.keys(), fontsize=8)
     _save(figure, f"weights-{data}")
-
-
-def _recovery(axis: Any, told: dict[str, Any], name: str) -> None:
-    axis.plot(range(1, len(told["recovery"]) + 1), told["recovery"], label=name)
 
 
 def _save(figure: Any, name: str) -> None:

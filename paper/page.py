@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from scipy.stats import wilcoxon
 
-from experiments import GRIDS, PATIENCE, RESULTS, SEEDS, VARIANTS
+from experiments import GRIDS, JUDGED, PATIENCE, RESULTS, SEEDS, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of, tuned
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -23,9 +24,34 @@ DATA = ("mnist", "fmnist", "emnist", "cifar100")
 TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
 NOT_RUN = "not run"
 
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the paper's tables: which run it is read from, and by which of its models the method is judged."""
+
+    name: str
+    run: str
+    entry: str  # "own": after local training; "received": what the server sent
+    place: int  # of the paper's figure
+
+
+ROWS = (
+    Row("Separate", "separate", "own", 0),
+    Row("FedAvg", "fedavg", "received", 1),
+    Row("FedProx", "fedprox", "received", 2),
+    Row("FedAvg-FT", "fedavg", "own", 3),
+    Row("FedProx-FT", "fedprox", "own", 4),
+    Row("SCAFFOLD", "scaffold", "own", 5),
+    Row("APFL", "apfl", "own", 6),
+    Row("FedAMP, w", "fedamp", "own", 7),
+    Row("FedAMP, u", "fedamp", "received", 7),
+    Row("HeurFedAMP, w", "heurfedamp", "own", 8),
+    Row("HeurFedAMP, u", "heurfedamp", "received", 8),
+)
+OURS = ROWS[-4:]
+
 # Huang et al., AAAI 2021: Tables 1 (IID), 2 (pathological) and 3 (practical), BMTA in percent.
-METHODS = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
-NAMES = ("Separate", "FedAvg", "FedProx", "FedAvg-FT", "FedProx-FT", "SCAFFOLD", "APFL", "FedAMP", "HeurFedAMP")
 PAPER = {
     "table1": {
         "mnist": (99.27, 99.31, 98.81, 98.98, 98.72, 98.89, 98.93, 99.22, 99.28),
@@ -46,9 +72,6 @@ PAPER = {
         "cifar100": (39.99, 35.21, 37.31, 49.00, 50.24, 21.29, 16.45, 53.04, 53.27),
     },
 }
-# Which run holds a method's scores, and under which of its models.
-HELD = {"fedavg": ("fedavg", "received"), "fedavg-ft": ("fedavg", "own")}
-HELD |= {"fedprox": ("fedprox", "received"), "fedprox-ft": ("fedprox", "own")}
 
 
 def read(table: str, label: str) -> dict[str, Any] | None:
@@ -57,88 +80,138 @@ def read(table: str, label: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def runs(table: str, method: str) -> list[dict[str, Any]]:
-    """Return a method's scores in a table, one for each seed that was run."""
-    run, entry = HELD.get(method, (method, "own"))
-    found = (read(table, f"{run}-seed{seed}") for seed in SEEDS)
-    return [{**one[entry], "stopped": one["stopped"]} for one in found if one is not None]
+def found(table: str, row: Row) -> dict[int, dict[str, Any]]:
+    """Return what a row's runs in a table came to, by seed."""
+    kind, _, data = table.partition("-")
+    label = row.run
+    if kind == "table3" and row.run in GRIDS and data != "cifar100":
+        value = tuned(data, row.run, row.entry)
+        if value is None:
+            return {}
+        label = label_of(row.run, value)
+    return of_label(table, label, row.entry)
 
 
-def score(told: Sequence[dict[str, Any]]) -> str:
+def of_label(table: str, label: str, entry: str) -> dict[int, dict[str, Any]]:
+    """Return the scores of one of a run's models, by seed."""
+    told = {seed: read(table, f"{label}-seed{seed}") for seed in SEEDS}
+    return {seed: {**one[entry], "run": one} for seed, one in told.items() if one is not None and entry in one}
+
+
+def score(told: Mapping[int, Mapping[str, Any]]) -> str:
     """Return mean and spread of the seeds, in words."""
-    if not told:
+    best = [one["best"] for one in told.values()]
+    if not best:
         return NOT_RUN
-    best = [one["best"] for one in told]
     if len(best) == 1:
         return f"{best[0]:.2f}"
     return f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}"
 
 
-def main_table(kind: str) -> str:
+def mean(table: str, row: Row) -> str:
+    """Return the mean of a row's seeds, for the text."""
+    told = found(table, row)
+    return f"{statistics.mean(one['best'] for one in told.values()):.2f}" if told else NOT_RUN
+
+
+def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
     """Return one of the paper's tables, ours beside the paper's."""
-    head = "| method | " + " | ".join(f"{TITLES[data]} | paper" for data in DATA) + " |"
-    lines = [head, "|---|" + "---:|" * (2 * len(DATA))]
-    for place, (method, name) in enumerate(zip(METHODS, NAMES, strict=True)):
+    lines = ["| method | " + " | ".join(f"{TITLES[data]} | paper" for data in sets) + " |"]
+    lines.append("|---|" + "---:|" * (2 * len(sets)))
+    for row in ROWS:
         cells = []
-        for data in DATA:
-            cells += [score(runs(f"{kind}-{data}", method)), f"{PAPER[kind][data][place]:.2f}"]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        for data in sets:
+            cells += [score(found(f"{kind}-{data}", row)), f"{PAPER[kind][data][row.place]:.2f}"]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def significance(data: str) -> str:
-    """Return Wilcoxon's tests of FedAMP and HeurFedAMP over clients, each client's mean over the seeds."""
-    means = {method: _client_means(runs(f"table3-{data}", method)) for method in METHODS}
-    lines = ["| against | FedAMP: gain, p | HeurFedAMP: gain, p |", "|---|---:|---:|"]
-    for method, name in zip(METHODS[:-2], NAMES[:-2], strict=True):
-        cells = []
-        for ours in METHODS[-2:]:
-            mine, theirs = means[ours], means[method]
-            if mine is None or theirs is None:
-                cells.append(NOT_RUN)
-                continue
-            gains = [a - b for a, b in zip(mine, theirs, strict=True)]
-            p = wilcoxon(mine, theirs).pvalue if any(gains) else 1.0
-            cells.append(f"{statistics.mean(gains):+.2f}, {'< 1e-4' if p < 1e-4 else f'{p:.2g}'}")
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
+    """Return Wilcoxon's tests over clients: a client's accuracy is its mean over the seeds that both have."""
+    lines = ["| against | " + " | ".join(row.name for row in OURS) + " |", "|---|" + "---:|" * len(OURS)]
+    for row in ROWS[: -len(OURS)]:
+        cells = [_gain(found(f"table3-{data}", ours), found(f"table3-{data}", row)) for ours in OURS]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _client_means(told: Sequence[dict[str, Any]]) -> list[float] | None:
-    return [statistics.mean(values) for values in zip(*(one["per_client"] for one in told), strict=True)] or None
+def _gain(mine: Mapping[int, Mapping[str, Any]], theirs: Mapping[int, Mapping[str, Any]]) -> str:
+    both = mine.keys() & theirs.keys()
+    if not both:
+        return NOT_RUN
+    ours, others = ([statistics.mean(client) for client in _clients(of, both)] for of in (mine, theirs))
+    gains = [a - b for a, b in zip(ours, others, strict=True)]
+    p = wilcoxon(ours, others).pvalue if any(gains) else 1.0
+    return f"{statistics.mean(gains):+.2f}, {'< 1e-4' if p < 1e-4 else f'{p:.2g}'}"
+
+
+def _clients(told: Mapping[int, Mapping[str, Any]], seeds: Collection[int]) -> list[tuple[float, ...]]:
+    return list(zip(*(told[seed]["per_client"] for seed in sorted(seeds)), strict=True))
 
 
 def tuning(data: str) -> str:
-    """Return what was tried for each knob, and what validation chose."""
-    lines = ["| method | knob | value: validation accuracy | chosen |", "|---|---|---|---:|"]
+    """Return what was tried for each knob: validation accuracy of both models, what was chosen in bold; and the test's.
+
+    The last two columns played no part in the choice.
+    """
+    lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
     for method, (knob, values) in GRIDS.items():
-        told = {value: read(f"tune-{data}", f"{method}-{knob}-{value:g}") for value in values}
-        scores = {value: one["validation"]["own"] for value, one in told.items() if one is not None}
-        words = ", ".join(f"{v:g}: {scores[v]:.2f}" if v in scores else f"{v:g}: {NOT_RUN}" for v in values)
-        chosen = f"{max(scores, key=lambda v: scores[v]):g}" if len(scores) == len(values) else "-"
-        lines.append(f"| {method} | {knob} | {words} | {chosen} |")
+        judged = JUDGED.get(method, ("own",))
+        best = {entry: tuned(data, method, entry) for entry in judged}
+        for value in values:
+            told = read(f"tune-{data}", label_of(method, value))
+            cells = []
+            for entry in ("own", "received"):
+                number = NOT_RUN if told is None else f"{told['validation'][entry]:.2f}"
+                chosen = entry in judged and best[entry] == value
+                cells.append("" if entry not in judged else f"**{number}**" if chosen else number)
+            for entry in ("own", "received"):
+                number = NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
+                cells.append(number if entry in judged else "")
+            lines.append(f"| {TITLES_OF[method]} | {knob} {value:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
+TITLES_OF = {"fedamp": "FedAMP", "heurfedamp": "HeurFedAMP", "apfl": "APFL"}
 CHANGES = {
+    "base": "as it is",
     "uniform": "no attention: all others weigh the same (sigma infinite)",
     "equal": "no attention, and no self weight of its own: everyone weighs 1/m",
     "no-oracle": "self weight 1/m instead of the paper's, which knows the groups",
-    "sharp": "sharp attention (sigma 1)",
     "start-w": "local training starts at the client's own model, not at its cloud model",
-    "gradient": "Eq. 5 as printed (alpha lowered where a self weight would be negative)",
+    "gradient": "Eq. 5 as printed (sigma the median; alpha lowered where a self weight would be negative)",
     "own-init": "each client begins at a random model of its own",
 }
 
 
 def ablation() -> str:
     """Return what FedAMP loses or gains by each change."""
-    lines = ["| FedAMP | EMNIST | FMNIST |", "|---|---:|---:|"]
-    base = [score(runs(f"table3-{data}", "fedamp")) for data in ("emnist", "fmnist")]
-    lines.append(f"| as in Table 3 | {base[0]} | {base[1]} |")
+    sets = [(data, entry) for data in ("emnist", "fmnist") for entry in ("own", "received")]
+    heads = [f"{TITLES[data]}, {'w' if entry == 'own' else 'u'}" for data, entry in sets]
+    lines = ["| FedAMP | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(sets)]
     for variant in VARIANTS:
-        cells = [score(runs(f"ablation-{data}", variant)) for data in ("emnist", "fmnist")]
-        lines.append(f"| {CHANGES[variant]} | {cells[0]} | {cells[1]} |")
+        cells = [score(of_label(f"ablation-{data}", variant, entry)) for data, entry in sets]
+        lines.append(f"| {CHANGES[variant]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+WRONG = {
+    "clean": "nothing",
+    "noise20": "20 % of all training labels are wrong",
+    "noise40": "40 % of all training labels are wrong",
+    "absent20": "a client is away with probability 0.2",
+    "absent50": "a client is away with probability 0.5",
+    "poisoned": "5 of 50 clients send flipped, scaled models",
+}
+
+
+def robustness() -> str:
+    """Return what every method loses where something goes wrong."""
+    shown = [row for row in ROWS if row.run in ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")]
+    lines = ["| what is wrong | " + " | ".join(row.name for row in shown) + " |", "|---|" + "---:|" * len(shown)]
+    for trouble in TROUBLES:
+        cells = [score(of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in shown]
+        lines.append(f"| {WRONG[trouble]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -173,34 +246,47 @@ def surroundings() -> str:
 
 def stopped() -> str:
     """Return which runs ended before their last round, and why."""
-    lines = []
-    for path in _cells("table"):
+    counts: dict[str, list[str]] = {}
+    for path in sorted(RESULTS.glob("table*/*.json")):
         told = json.loads(path.read_text())
         if told["stopped"]:
-            lines.append(f"- {path.parent.name}, {path.stem}: {len(told['own']['curve'])} rounds; {told['stopped']}.")
-    return "\n".join(lines) or "None yet."
+            name = f"{TITLES[path.parent.name.partition('-')[2]]} {path.stem} ({len(told['own']['curve'])})"
+            counts.setdefault(told["stopped"], []).append(name)
+    return "\n".join(f"- {why}: {', '.join(names)}." for why, names in counts.items()) or "None."
 
 
-def _cells(kind: str) -> Iterable[Path]:
-    return sorted(RESULTS.glob(f"{kind}*/*.json"))
+def at_round(label: str, entry: str, k: int) -> str:
+    """Return the mean accuracy of an EMNIST run after a round, first seed."""
+    told = read("table3-emnist", f"{label}-seed0")
+    return NOT_RUN if told is None else f"{told[entry]['curve'][k - 1]:.2f}"
 
 
 def page() -> str:
     """Return the page's text."""
     text = (Path(__file__).parent / "page.md").read_text(encoding="utf-8")
+    numbers = {
+        f"{data}_{row.run}_{row.entry}": mean(f"table3-{data}", row)
+        for data in ("emnist", "fmnist", "mnist")
+        for row in ROWS
+    }
     return Template(text).substitute(
         table1=main_table("table1"),
         table2=main_table("table2"),
         table3=main_table("table3"),
         **{f"significance_{data}": significance(data) for data in ("emnist", "fmnist", "mnist")},
         **{f"tuning_{data}": tuning(data) for data in ("emnist", "fmnist", "mnist")},
+        **numbers,
+        peak=at_round("fedamp-sigma-10", "received", 10),
+        later=at_round("fedamp-sigma-10", "received", 50),
         ablation=ablation(),
+        robustness=robustness(),
         theorem1=theorems("convex", "gap"),
         theorem2=theorems("smooth", "gradient"),
         surroundings=surroundings(),
         stopped=stopped(),
         diminishing=diminishing(),
-        patience=PATIENCE,
+        tuning_rounds=TUNING_ROUNDS,
+        **{f"patience_{method}": rounds for method, rounds in PATIENCE.items()},
     )
 
 
