@@ -48,7 +48,9 @@ def theorems() -> None:
 def distributions(data: str) -> None:
     """Draw every client's accuracy, its mean over the seeds, by method."""
     told = {row.name: found(f"table3-{data}", row) for row in ROWS}
-    values = {name: np.mean([one["per_client"] for one in each.values()], axis=0) for name, each in told.items() if each}
+    values = {
+        name: np.mean([one["per_client"] for one in each.values()], axis=0) for name, each in told.items() if each
+    }
     figure, axis = plt.subplots(figsize=(9, 0.45 * len(values) + 1.4), layout="constrained")
     names = list(values)[::-1]
     axis.boxplot([values[name] for name in names], orientation="horizontal", tick_labels=names, widths=0.6)

@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md and its figures from results/: `python paper/page.py` (figures need matplotlib).
+"""Write docs/reproduction.md, its figures and the README's table from results/: `python paper/page.py` (figures need matplotlib).
 
 Every number on the page comes from a file in results/, or from the paper; a cell that was not run says so.
 """
@@ -23,7 +23,6 @@ PAGE = ROOT / "docs" / "reproduction.md"
 DATA = ("mnist", "fmnist", "emnist", "cifar100")
 TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
 NOT_RUN = "not run"
-
 
 
 @dataclass(frozen=True)
@@ -290,12 +289,24 @@ def page() -> str:
     )
 
 
+README = ROOT / "README.md"
+BEGIN, END = "<!-- written by paper/page.py -->\n", "<!-- end -->"
+
+
+def readme() -> str:
+    """Return the README with Table 3 in its place."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + main_table("table3", ("mnist", "fmnist", "emnist")) + "\n" + END + after
+
+
 def main() -> None:
     """Write the page, and the figures where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figures", action="store_true", help="draw the figures too")
     asked = parser.parse_args()
     PAGE.write_text(page(), encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")
     if asked.figures:
         import figures
 

@@ -14,6 +14,8 @@ from fedamp.methods import METHODS
 
 def test_the_page_is_what_the_results_say():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run: python paper/page.py"
+    assert page.README.read_text(encoding="utf-8") == page.readme(), "run: python paper/page.py"
+    assert "| Separate |" in page.README.read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -181,6 +181,24 @@ def median_distance(distances: Tensor) -> float:
     return float((pairs[(len(pairs) - 1) // 2] + pairs[len(pairs) // 2]) / 2)
 
 
+SCALES = ("median", "local")
+"""Where sigma is a word: the median over all pairs of clients, or over the pairs that a client is in, for each."""
+
+
+def scale(distances: Tensor, word: str) -> Tensor:
+    """Return how far apart models are, for each client `(m, 1)`, from distances `(m, m)`.
+
+    With "local" a client whose models lie far out, for it has more data and takes more steps, listens as widely as
+    the others do: what Zelnik-Manor and Perona (2004) call local scaling.
+    """
+    overall = median_distance(distances)
+    if word == "median":
+        return distances.new_full((len(distances), 1), overall)
+    others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
+    own = others.nanmedian(1, keepdim=True).values
+    return torch.where(own > 0, own, overall)  # a client among its equals has no scale of its own
+
+
 SelfWeight = float | tuple[float, ...] | str
 """A number for all clients, a number for each, or `uniform` (1/m)."""
 

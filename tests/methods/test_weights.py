@@ -155,6 +155,41 @@ def test_lowered_alpha_is_one_value_for_all_clients_and_both_equations():
         send(FedAMP(form="gradient", sigma=10.0, alpha=1e4, strict=True), w)
 
 
+@pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
+def test_sharpness_divides_the_scale(kind):
+    w = models()
+    fitted = send(kind(sigma="median"), w)[0]["sigma"]
+    by_number = fitted / 4 if kind is FedAMP else fitted * 4
+    sharp = send(kind(sigma="median", sharpness=4.0), w)[0]
+    assert sharp["sigma"] == pytest.approx(by_number, rel=1e-12)
+    torch.testing.assert_close(sharp["xi"], send(kind(sigma=by_number), w)[0]["xi"], rtol=1e-9, atol=1e-12)
+
+
+def test_local_sigma_by_hand():
+    """Three models on a line at 0, 1 and 3: squared distances 1, 9 and 4, of which each client sees two."""
+    w = Rows.of(torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64))
+    xi = send(FedAMP(sigma="local", sharpness=2.0, self_weight=0.0), w)[0]["xi"]
+    # nanmedian takes the lower of two: scales 1, 1 and 4; sigma is half of that.
+    for row, (near, far, sigma) in enumerate([(1, 9, 0.5), (1, 4, 0.5), (4, 9, 2.0)]):
+        ratio = math.exp(-near / sigma) / (math.exp(-near / sigma) + math.exp(-far / sigma))
+        assert float(xi[row].max()) == pytest.approx(ratio, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
+def test_local_sigma_is_the_median_where_all_are_equally_far(kind):
+    w = Rows.of(torch.eye(5, dtype=torch.float64))
+    median, local = (send(kind(sigma=word), w)[0]["xi"] for word in ("median", "local"))
+    torch.testing.assert_close(local, median, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
+@pytest.mark.parametrize("rows", [torch.ones(4, 3), torch.ones(1, 3), torch.tensor([[1.0, 0]] * 3 + [[0, 1.0]])])
+def test_local_sigma_of_equal_models_is_a_number(kind, rows):
+    found = send(kind(sigma="local"), Rows.of(rows.double()))[0]
+    assert found["xi"].isfinite().all()
+    torch.testing.assert_close(found["xi"].sum(1), torch.ones(len(rows), dtype=torch.float64))
+
+
 SEPARATE = "Separate under another name"
 
 
@@ -201,7 +236,12 @@ def test_diagnostics_of_a_round():
     ("wrong", "word"),
     [
         ({"form": "gradiant"}, "did you mean 'gradient'"),
-        ({"sigma": "mean"}, "number over 0 or 'median'"),
+        ({"sigma": "mean"}, "number over 0 or 'median' or 'local'"),
+        ({"sigma": "local", "form": "gradient"}, "number over 0 or 'median'"),
+        ({"sharpness": 2.0, "sigma": 3.0}, "leave one of them out"),
+        ({"sharpness": 0.0}, "sharpness is 0.0"),
+        ({"alpha_every": 0}, "alpha_every is 0"),
+        ({"alpha_every": 10, "alpha": 5.0}, "leave one of them out"),
         ({"sigma": 0.0}, "sigma is 0.0"),
         ({"sigma": math.inf, "form": "gradient"}, "finite"),
         ({"alpha": -1.0}, "alpha is -1.0"),

@@ -7,16 +7,19 @@ on Non-IID Data", AAAI 2021, Eq. 5. Both halves stand in `message_passing`; here
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedamp import checks
 from fedamp.attention import (
     ATTENTION,
+    SCALES,
     SelfWeight,
     check_self_weight,
     gradient_weights,
     make_attention,
     median_distance,
+    scale,
     self_weights,
     softmax_weights,
     squared_distances,
@@ -32,7 +35,8 @@ class FedAMP(MessagePassing):
     form="gradient" is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), for any attention function. An alpha
     that makes a self weight negative is lowered, or with strict=True refused. form="normalised" is a softmax
     over the others of -|w_i - w_j|^2 / sigma beside a given self weight. sigma="median" takes the median over
-    pairs of the present squared distances for the distance at which attention fades.
+    pairs of the present squared distances for the distance at which attention fades; sigma="local", for the
+    normalised form, each client's own. Both are divided by `sharpness`.
     """
 
     form: str = "normalised"
@@ -46,7 +50,8 @@ class FedAMP(MessagePassing):
         super().__post_init__()
         checks.one_of("form", self.form, ["gradient", "normalised"])
         checks.truth("strict", self.strict)
-        checks.positive_or("sigma", self.sigma, "median", finite=self.form == "gradient")
+        words = SCALES if self.form == "normalised" else SCALES[:1]  # Eq. 5 has one sigma for all
+        self.check_sigma(self.sigma, words, finite=self.form == "gradient")
         make_attention(self.attention, 1.0, self.theta)
         object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
         if self.form == "gradient" and self.self_weight != "uniform":
@@ -64,11 +69,17 @@ class FedAMP(MessagePassing):
         """Return xi of Eq. 5, or its normalised form."""
         distances = squared_distances(w)
         median = median_distance(distances)
-        sigma = ATTENTION[self.attention].sigma_at(median) if isinstance(self.sigma, str) else self.sigma
-        facts = {"alpha": alpha, "sigma": sigma, "median_distance": median}
+        facts = {"alpha": alpha, "median_distance": median}
         if self.form == "normalised":
+            sigmas = scale(distances, self.sigma) / self.sharpness if isinstance(self.sigma, str) else self.sigma
+            sigmas = torch.as_tensor(sigmas, dtype=distances.dtype, device=distances.device).expand(len(w), 1)
             # sigma is 0 where all models are equal: then any scale gives the same.
-            return softmax_weights(-distances / (sigma or 1.0), self_weights(self.self_weight, len(w))), facts
+            similarity = -distances / torch.where(sigmas > 0, sigmas, 1.0)
+            xi = softmax_weights(similarity, self_weights(self.self_weight, len(w)))
+            return xi, {**facts, "sigma": float(sigmas.median())}
+        fitted = ATTENTION[self.attention].sigma_at(median / self.sharpness)
+        sigma = fitted if isinstance(self.sigma, str) else self.sigma
+        facts["sigma"] = sigma
         if sigma == 0:  # no scale to go by, and any mixture of equal models is the same
             return uniform_weights(len(w)), facts
         similarity = make_attention(self.attention, sigma, self.theta).derivative(distances)

@@ -7,14 +7,16 @@ AAAI 2021, Eq. 9. Both halves stand in `message_passing`; here is how xi comes a
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from fedamp import checks
 from fedamp.attention import (
+    SCALES,
     SelfWeight,
     check_self_weight,
     cosines,
     median_distance,
+    scale,
     self_weights,
     softmax_weights,
 )
@@ -26,7 +28,8 @@ class HeurFedAMP(MessagePassing):
     """xi_ij = (1 - xi_ii) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h)), xi_ii given.
 
     The larger sigma, the sharper the attention: the other way round than in FedAMP. sigma="median" is
-    1 / median over pairs of the present 1 - cos, which fits it to how far apart the models really are.
+    1 / median over pairs of the present 1 - cos, which fits it to how far apart the models really are;
+    sigma="local" takes each client's own median. Both are multiplied by `sharpness`.
     """
 
     sigma: float | str = "median"
@@ -34,7 +37,7 @@ class HeurFedAMP(MessagePassing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.positive_or("sigma", self.sigma, "median")
+        self.check_sigma(self.sigma, SCALES, finite=True)
         object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
 
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
@@ -42,10 +45,13 @@ class HeurFedAMP(MessagePassing):
         cos = cosines(w)
         # Below this 1 - cos is rounding. Where all models are equal there is no scale to go by, and any sigma
         # gives the same.
-        median = median_distance((1 - cos).where(1 - cos > 1e-12, 0))
-        sigma = (1 / median if median > 0 else 1.0) if isinstance(self.sigma, str) else self.sigma
-        xi = softmax_weights(sigma * cos, self_weights(self.self_weight, len(w)))
-        return xi, {"alpha": alpha, "sigma": sigma, "median_distance": median}
+        apart = (1 - cos).where(1 - cos > 1e-12, 0)
+        median = median_distance(apart)
+        sigmas = 1 / scale(apart, self.sigma) * self.sharpness if isinstance(self.sigma, str) else self.sigma
+        sigmas = torch.as_tensor(sigmas, dtype=cos.dtype, device=cos.device).expand(len(w), 1)
+        sigmas = torch.where(sigmas.isfinite(), sigmas, 1.0)
+        xi = softmax_weights(sigmas * cos, self_weights(self.self_weight, len(w)))
+        return xi, {"alpha": alpha, "sigma": float(sigmas.median()), "median_distance": median}
 
     def cure(self) -> str:
         """Return how to make clients listen to each other."""

@@ -6,7 +6,7 @@ Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Algorithm 1.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,14 @@ class MessagePassing(Method):
     alpha: float | str = "paper"
     alpha_every: int = 30  # rounds after which the paper's alpha falls to a tenth
     start: str = "u"
+    sharpness: float = 1.0  # where sigma is a word: how many times as sharp as that
 
     def __post_init__(self) -> None:
         checks.not_negative("lam", self.lam)
         checks.one_of("start", self.start, ["u", "w"])
         checks.positive_or("alpha", self.alpha, "paper")
         checks.count("alpha_every", self.alpha_every)
+        checks.positive("sharpness", self.sharpness)
         if self.alpha_every != 30 and self.alpha != "paper":
             raise ValueError(
                 f"alpha_every is {self.alpha_every}, but alpha is {self.alpha} in all rounds; leave one of them out"
@@ -50,6 +52,17 @@ class MessagePassing(Method):
     @abstractmethod
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
         """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and the like."""
+
+    def check_sigma(self, sigma: float | str, words: Collection[str], *, finite: bool) -> None:
+        """Raise unless sigma is a number over 0 or one of the words, and sharpness goes with a word."""
+        if isinstance(sigma, str) and sigma not in words:
+            raise ValueError(f"sigma is {sigma!r}; expected a number over 0 or {' or '.join(map(repr, words))}")
+        if not isinstance(sigma, str):
+            checks.positive("sigma", sigma, finite=finite)
+            if self.sharpness != 1:
+                raise ValueError(
+                    f"sharpness is {self.sharpness}, but sigma is {sigma} and not a word; leave one of them out"
+                )
 
     @abstractmethod
     def cure(self) -> str:
