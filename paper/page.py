@@ -1,6 +1,9 @@
-"""Write docs/reproduction.md, its figures and the README's table from results/: `python paper/page.py` (figures need matplotlib).
+"""Write docs/reproduction.md, the README's table and the figures from results/.
 
-Every number on the page comes from a file in results/, or from the paper; a cell that was not run says so.
+    python paper/page.py [--figures]
+
+Every number comes from a file in results/, or from the paper; a cell that was not run says so. The figures need
+matplotlib.
 """
 
 from __future__ import annotations
@@ -254,6 +257,19 @@ def stopped() -> str:
     return "\n".join(f"- {why}: {', '.join(names)}." for why, names in counts.items()) or "None."
 
 
+def tried(data: str, value: int, entry: str) -> str:
+    """Return the test accuracy that a tuning run of FedAMP with this sigma came to."""
+    told = read(f"tune-{data}", label_of("fedamp", value))
+    return NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
+
+
+def against(data: str, ours: Row, other: str) -> str:
+    """Return the gain of a row over another by name, and its p, in words."""
+    row = next(row for row in ROWS if row.name == other)
+    gain, _, p = _gain(found(f"table3-{data}", ours), found(f"table3-{data}", row)).partition(", ")
+    return f"{gain} points (p {p if p.startswith('<') else '= ' + p})" if p else NOT_RUN
+
+
 def at_round(label: str, entry: str, k: int) -> str:
     """Return the mean accuracy of an EMNIST run after a round, first seed."""
     told = read("table3-emnist", f"{label}-seed0")
@@ -268,6 +284,18 @@ def page() -> str:
         for data in ("emnist", "fmnist", "mnist")
         for row in ROWS
     }
+    gains = {
+        f"gain_{data}_{ours.run}_{ours.entry}_{other.replace('-', '')}": against(data, ours, other)
+        for data in ("emnist", "fmnist", "mnist")
+        for ours in OURS
+        for other in ("Separate", "FedAvg", "FedAvg-FT", "FedProx-FT")
+    }
+    tries = {
+        f"tried_{data}_{value}_{entry}": tried(data, value, entry)
+        for data in ("emnist", "fmnist", "mnist")
+        for value in (10, 1000)
+        for entry in ("own", "received")
+    }
     return Template(text).substitute(
         table1=main_table("table1"),
         table2=main_table("table2"),
@@ -275,8 +303,10 @@ def page() -> str:
         **{f"significance_{data}": significance(data) for data in ("emnist", "fmnist", "mnist")},
         **{f"tuning_{data}": tuning(data) for data in ("emnist", "fmnist", "mnist")},
         **numbers,
-        peak=at_round("fedamp-sigma-10", "received", 10),
-        later=at_round("fedamp-sigma-10", "received", 50),
+        **gains,
+        **tries,
+        **{f"u_at_{k}": at_round("fedamp-sigma-10", "received", k) for k in (10, 50, 70)},
+        **{f"w_at_{k}": at_round("heurfedamp-sigma-10", "own", k) for k in (50, 70)},
         ablation=ablation(),
         robustness=robustness(),
         theorem1=theorems("convex", "gap"),

@@ -219,3 +219,16 @@ def test_bad_batching(wrong, word):
 def test_bad_optimizer(wrong, word):
     with pytest.raises(ValueError, match=word):
         Optimizer(**wrong)
+
+
+def test_the_passes_of_another_run_are_taken_over_only_for_the_same_model():
+    def training(width: int, **more) -> Training:
+        return Training(FlatModel(nn.Linear(width, 3)), Optimizer(), Batching(4, epochs=1), **more)
+
+    first, second = training(6, seed=1), training(6, seed=2)
+    after = second.after(first)
+    assert after.gradients is first.gradients
+    assert (after.seed, after.model, after.events) == (2, first.model, first.events)
+    for other in (training(7), training(6, precision="bf16")):
+        with pytest.raises(ValueError, match="another model or precision"):
+            other.after(first)

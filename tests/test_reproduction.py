@@ -70,15 +70,29 @@ def test_tuning_never_sees_a_test_sample():
 
 def test_what_validation_chose_is_what_the_table_runs(chosen):
     runs = {cell.label: cell.description.method.parameters for cell in experiments.table("table3-emnist")}
-    assert runs["fedamp-seed0"]["sigma"] == 10.0
-    assert runs["apfl-seed0"]["mixture"] == 0.9
+    assert runs["fedamp-sigma-10-seed0"]["sigma"] == 10.0
+    assert runs["apfl-mixture-0.9-seed0"]["mixture"] == 0.9
+    assert not [label for label in runs if label.startswith("fedamp-sigma-100")]  # nobody chose it
     ablation = {cell.label: cell.description for cell in experiments.table("ablation-emnist")}
     assert ablation["start-w-seed1"].method.parameters["sigma"] == 10.0
     assert ablation["uniform-seed0"].method.parameters["sigma"] == float("inf")
     assert ablation["own-init-seed0"].init == "own"
-    assert experiments.chosen("emnist", "fedamp") == (10.0, "received")
-    assert experiments.chosen("emnist", "heurfedamp") == (10.0, "own")
-    assert experiments.chosen("emnist", "apfl") == (0.9, "own")
+
+
+def test_each_of_the_two_models_is_tuned_for(chosen):
+    path = experiments.RESULTS / "tune-emnist" / "fedamp-sigma-100.json"
+    path.write_text(json.dumps({"validation": {"own": 80.0, "received": 10.0}}))
+    assert experiments.tuned("emnist", "fedamp", "own") == 100.0
+    assert experiments.tuned("emnist", "fedamp", "received") == 10.0
+    labels = {cell.label for cell in experiments.table("table3-emnist")}
+    assert {"fedamp-sigma-10-seed0", "fedamp-sigma-100-seed0"} <= labels
+
+
+def test_of_two_equally_good_values_the_one_that_is_better_for_the_other_model(chosen):
+    for value, received in ((1, 5.0), (10, 6.0), (100, 9.0), (1000, 8.0)):
+        path = experiments.RESULTS / "tune-emnist" / f"fedamp-sigma-{value}.json"
+        path.write_text(json.dumps({"validation": {"own": 70.0, "received": received}}))
+    assert experiments.tuned("emnist", "fedamp", "own") == 100.0
 
 
 def test_what_is_to_be_tuned_waits_for_the_tuning(tmp_path, monkeypatch):
@@ -100,7 +114,7 @@ def digits(tmp_path, monkeypatch):
 
 
 def test_a_cell_is_run_and_distilled(tmp_path, digits):
-    cell = digits("heurfedamp", validation=0.2)
+    cell = digits("heurfedamp")
     run.Runner().play(cell)
     told = json.loads(cell.path.read_text())
     assert Description.of(told["description"]).method.name == "heurfedamp"
@@ -108,8 +122,16 @@ def test_a_cell_is_run_and_distilled(tmp_path, digits):
     assert len(told["own"]["per_client"]) == 5
     assert len(told["recovery"]) == 6
     assert sum(told["xi"]["6"][0]) == pytest.approx(1, abs=1e-3)
-    assert {"device", "torch", "fedamp", "command", "seconds", "validation"} <= told.keys()
+    assert {"device", "torch", "fedamp", "command", "seconds"} <= told.keys()
     assert len(cell.path.read_bytes()) < 20_000
+
+
+def test_tuning_keeps_the_best_validation_score_of_both_models(digits):
+    cell = digits("heurfedamp", validation=0.2)
+    run.Runner().play(cell)
+    told = json.loads(cell.path.read_text())
+    assert told["validation"].keys() == {"own", "received"}
+    assert "xi" not in told
 
 
 def test_runs_one_after_the_other_share_their_passes_and_nothing_else(digits):
