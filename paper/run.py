@@ -14,6 +14,7 @@ import fcntl
 import json
 import platform
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,7 +188,10 @@ def main() -> None:
         clock = time.monotonic()
         with claimed(cell) as mine:
             if mine:
-                runner.play(cell)
+                try:
+                    runner.play(cell)
+                except ValueError as error:  # data that is not there, a precision that does not exist
+                    parser.error(str(error))
                 told = json.loads(cell.path.read_text())
                 scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)
                 took = f"{time.monotonic() - clock:.0f} s, {told['seconds']:.0f} of them in rounds"
@@ -195,4 +199,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; the same command goes on with what is missing")
