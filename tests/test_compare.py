@@ -66,6 +66,23 @@ def test_a_fine_tuned_method_alone_is_trained_itself(fedamp_command):
     assert sorted(record.path.name for record in read_runs(Path("one"))) == ["fedavg-ft-seed0", "separate-seed0"]
 
 
+def test_a_hyperparameter_goes_to_the_methods_that_have_it(fedamp_command):
+    details = ["--set", "method.sigma=7", "--set", "method.mu=0.5", "--set", "setting.share=0.6"]
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp,fedprox", *details, "--out", "set")
+    assert code == 0, err
+    told = {run.description["method"]["name"]: run.description for run in read_runs(Path("set"))}
+    assert told["fedamp"]["method"]["sigma"] == 7
+    assert told["fedprox"]["method"]["mu"] == 0.5
+    assert told["separate"]["method"] == {"name": "separate"}
+    assert {one["setting"]["share"] for one in told.values()} == {0.6}
+
+
+def test_a_hyperparameter_that_none_has_is_an_error(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--set", "method.sigmo=7", "--out", "no")
+    assert code == 2
+    assert "sigmo" in err
+
+
 def test_separate_is_always_in_it():
     assert compare.method_names("fedamp") == ["separate", "fedamp"]
     assert compare.method_names("all") == list(METHODS)

@@ -98,7 +98,10 @@ def test_of_two_equally_good_values_the_one_that_is_better_for_the_other_model(c
 def test_what_is_to_be_tuned_waits_for_the_tuning(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "RESULTS", tmp_path)
     methods = {cell.description.method.name for cell in run.missing(["table3-emnist"])}
-    assert methods == {"separate", "fedavg", "fedprox", "scaffold"}
+    assert methods == {"separate", "fedavg", "fedprox", "scaffold", "fedamp"}
+    assert {cell.label for cell in run.missing(["table3-emnist"], "fedamp")} == {
+        f"fedamp-local-seed{seed}" for seed in experiments.SEEDS
+    }
     assert run.missing(["ablation-fmnist"]) == []
 
 

@@ -177,12 +177,14 @@ def compare_command(**given: Any) -> None:
 
     given["schema"] = None if given["schema"] is None else str(given["schema"])
 
-    def described(method: str) -> Any:
-        return describe(preset, config, {**given, "method": method}, overrides or [])
-
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}; expected a whole number of 1 or more")
     names = compare.method_names(methods)
+
+    def described(method: str) -> Any:
+        mine = compare.overrides_for(method, overrides or [], names)
+        return describe(preset, config, {**given, "method": method}, mine)
+
     if against is not None:
         _one_of("against", against, names)
     first = given["seed"] or 0

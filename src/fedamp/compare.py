@@ -63,6 +63,21 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     return grid
 
 
+def overrides_for(method: str, overrides: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the `method.NAME=VALUE` that are for this method: each goes to those of the compared that have it.
+
+    What none of them has stays, so that it is an error as in a single run.
+    """
+    having = {name: {f.name for f in fields(METHODS[name])} for name in names}
+
+    def is_mine(override: str) -> bool:
+        place, _, knob = override.partition("=")[0].strip().partition(".")
+        elsewhere = any(knob in known for known in having.values())
+        return place != "method" or knob in having[method] or not elsewhere
+
+    return [override for override in overrides if is_mine(override)]
+
+
 def plan(
     describe: Callable[[str], Description], names: Sequence[str], seeds: Sequence[int], grid: Mapping[str, list[Any]]
 ) -> list[Planned]:
