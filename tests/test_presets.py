@@ -68,7 +68,7 @@ def test_no_other_preset_shares_training_samples(name):
         assert material.facts["shared_samples"] == 0
     sizes = [len(positions) for positions in material.clients.train]
     if name.endswith("practical"):
-        assert len(set(sizes)) == (3 if "emnist" in name else 5)
+        assert len(set(sizes)) == (3 if "emnist" in name else 2)
     assert all(len(positions) == 100 for positions in material.clients.test)
 
 
