@@ -80,14 +80,16 @@ def curves(data: str) -> None:
 def weights(data: str) -> None:
     """Draw who listens to whom early and late, and how well the groups are found over the rounds."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    drawn = False
+    drawn, labels = False, set[str]()
     for row in OURS:
         told = found(f"table3-{data}", row).get(0)
         if told is None:
             continue
         run = told["run"]
-        sigma = f"{row.name.partition(',')[0]}, sigma {run['description']['method']['sigma']:g}"
-        axes[2].plot(range(1, len(run["recovery"]) + 1), run["recovery"], label=sigma)
+        sigma = f"{row.name.partition(',')[0].removesuffix(' local')}, sigma {run['description']['method']['sigma']}"
+        if sigma not in labels:  # one run may stand for both of its models
+            labels.add(sigma)
+            axes[2].plot(range(1, len(run["recovery"]) + 1), run["recovery"], label=sigma)
         if row.entry == "received" and not drawn:
             drawn = True
             for axis, k in zip(axes, sorted(run["xi"], key=int), strict=False):
@@ -97,9 +99,7 @@ def weights(data: str) -> None:
                 axis.set(title=f"{sigma}, round {k}", xlabel="message of client", ylabel="cloud model of client")
                 figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8)
     axes[2].set(xlabel="round", ylabel="adjusted Rand index", title="groups found from ξ alone", ylim=(-0.05, 1.05))
-    lines, labels = axes[2].get_legend_handles_labels()
-    unique = dict(zip(labels, lines, strict=True))  # one run may stand for both of its models
-    axes[2].legend(unique.values(), unique.keys(), fontsize=8)
+    axes[2].legend(fontsize=8)
     _save(figure, f"weights-{data}")
 
 

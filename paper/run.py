@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -36,6 +38,13 @@ from fedamp.metrics import score_table, summarise
 from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
+
+LONG = 600
+"""Rounds from which what there is is kept when the time is over: nobody runs them twice for that."""
+
+
+class LaterError(KeyboardInterrupt):
+    """No time left: another call does it."""
 
 
 @dataclass
@@ -65,18 +74,37 @@ class Runner:
             if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
                 stopped = f"{cell.patience} rounds brought no better mean"
             elif time.monotonic() > self.deadline and line["round"] > 0:
+                if description.rounds < LONG:
+                    raise LaterError  # half of a short run is no result
                 stopped = "the time for it was over"
             if stopped is not None:
                 raise EnoughError
 
         result = play(description, federation, None if folder is None else RunFolder(folder), watch)
         xi = None if result.xi is None else result.xi.numpy()
-        told = {"stopped": stopped, **distil(description, lines, federation.facts["groups"], xi), **surroundings()}
-        told["command"] = f"python paper/run.py {cell.table} --only {cell.label}"
+        note = federation.facts.get("note")
+        self._same_data(cell, note)
+        told = {
+            "stopped": stopped,
+            "data": note,
+            **distil(description, lines, federation.facts["groups"], xi),
+            **surroundings(),
+        }
+        told["command"] = command(cell, description)
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         cell.path.write_text(as_text(told))
         if folder is not None:
             shutil.rmtree(folder)
+
+    @staticmethod
+    def _same_data(cell: Cell, note: str | None) -> None:
+        """Raise where the results beside this one are of other data: EMNIST's test split alone, say, or all of it."""
+        for path in cell.path.parent.glob("*.json"):
+            if (theirs := json.loads(path.read_text())["data"]) != note:
+                raise ValueError(
+                    f"the data of {cell.label} is {note!r}, but {path} has {theirs!r}; one table needs one kind of "
+                    f"data: take the other's files, or move {path.parent} away"
+                )
 
     def _ready(self, description: Description) -> Federation:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
@@ -84,7 +112,8 @@ class Runner:
         training = federation.training
         if training.engine == "stacked":
             training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
-        earlier = self.passes.setdefault((repr(training.model.module), training.precision), training)
+        kind = (description.model, repr(training.model.module), training.precision, description.compile)
+        earlier = self.passes.setdefault(repr(kind), training)
         if earlier is not training:
             training = training.after(earlier)
         return replace(federation, training=training)
@@ -147,10 +176,17 @@ def surroundings() -> dict[str, Any]:
     return {"device": device, "torch": torch.__version__, "fedamp": fedamp.__version__}
 
 
+def command(cell: Cell, description: Description) -> str:
+    """Return the command that runs a cell."""
+    how = f"--precision {description.precision} --compile {description.compile}"
+    return f"python paper/run.py {cell.table} --only {cell.label} {how}"
+
+
 @contextlib.contextmanager
 def claimed(cell: Cell) -> Iterator[bool]:
     """Hold a cell, where no other process on this machine does: a lock that goes with the process."""
-    with (Path(tempfile.gettempdir()) / f"fedamp-paper-{cell.table}-{cell.label}").open("w") as file:
+    name = hashlib.sha256(str(cell.path.resolve()).encode()).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"fedamp-{os.getuid()}-{name}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -178,24 +214,32 @@ def main() -> None:
     asked = parser.parse_args()
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
-    taken: set[Path] = set()
+    held: set[Path] = set()  # by other processes
     while time.monotonic() < runner.deadline:
         # Looked up anew each time: others run too, and what is tuned decides what comes after it.
-        cell = next((cell for cell in missing(asked.tables, asked.only) if cell.path not in taken), None)
-        if cell is None:
+        cells = missing(asked.tables, asked.only)
+        cell = next((cell for cell in cells if cell.path not in held), None)
+        if cell is None and not cells:
             break
-        taken.add(cell.path)
-        clock = time.monotonic()
+        if cell is None:  # others are at it, and something may come after theirs
+            time.sleep(5)
+            held.clear()
+            continue
         with claimed(cell) as mine:
-            if mine:
-                try:
-                    runner.play(cell)
-                except ValueError as error:  # data that is not there, a precision that does not exist
-                    parser.error(str(error))
-                told = json.loads(cell.path.read_text())
-                scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)
-                took = f"{time.monotonic() - clock:.0f} s, {told['seconds']:.0f} of them in rounds"
-                print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
+            if not mine:
+                held.add(cell.path)
+                continue
+            clock = time.monotonic()
+            try:
+                runner.play(cell)
+            except LaterError:
+                break
+            except ValueError as error:  # data that is not there, a precision that does not exist
+                parser.error(str(error))
+            told = json.loads(cell.path.read_text())
+            scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)
+            took = f"{time.monotonic() - clock:.0f} s, {told['seconds']:.0f} of them in rounds"
+            print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
 
 
 if __name__ == "__main__":

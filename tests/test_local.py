@@ -13,6 +13,7 @@ from fedamp.local import Training
 from fedamp.methods.base import descent, proximal
 from fedamp.optimizers import Optimizer
 from fedamp.rows import Rows
+from fedamp.tasks import regression
 
 
 class Norms(nn.Module):
@@ -229,6 +230,6 @@ def test_the_passes_of_another_run_are_taken_over_only_for_the_same_model():
     after = second.after(first)
     assert after.gradients is first.gradients
     assert (after.seed, after.model, after.events) == (2, first.model, first.events)
-    for other in (training(7), training(6, precision="bf16")):
-        with pytest.raises(ValueError, match="another model or precision"):
+    for other in (training(7), training(6, precision="bf16"), training(6, task=regression())):
+        with pytest.raises(ValueError, match="another model, task or precision"):
             other.after(first)

@@ -165,8 +165,23 @@ def test_a_run_ends_where_nothing_gets_better(digits):
     assert len(told["own"]["curve"]) == 3
 
 
-def test_a_run_that_has_no_time_left_keeps_what_there_is(tmp_path, digits):
+def test_a_short_run_that_has_no_time_left_is_no_result(digits):
     cell = digits("scaffold")
+    with pytest.raises(run.LaterError):
+        run.Runner(deadline=time.monotonic() - 1).play(cell)
+    assert not cell.path.exists()
+
+
+def test_one_table_is_of_one_kind_of_data(digits):
+    cell = digits("separate")
+    cell.path.parent.mkdir(parents=True)
+    (cell.path.parent / "other-seed0.json").write_text(json.dumps({"data": "only a part of it"}))
+    with pytest.raises(ValueError, match="one table needs one kind of data"):
+        run.Runner().play(cell)
+
+
+def test_a_long_run_that_has_no_time_left_keeps_what_there_is(digits):
+    cell = digits("scaffold", rounds=600)
     run.Runner(deadline=time.monotonic() - 1).play(cell)
     told = json.loads(cell.path.read_text())
     assert told["stopped"] == "the time for it was over"
@@ -200,3 +215,25 @@ def test_two_processes_never_take_the_same_cell(digits):
     cell = digits("fedavg")
     with run.claimed(cell) as first, run.claimed(cell) as second:
         assert (first, second) == (True, False)
+
+
+def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, digits):
+    pytest.importorskip("matplotlib").use("agg")
+    import figures
+
+    cell = digits(Named("fedamp", {"sigma": 10.0}))
+    run.Runner().play(cell)
+    told = json.loads(cell.path.read_text())
+    local = {**told, "description": {**told["description"], "method": {"name": "fedamp", "sigma": "local"}}}
+
+    def found(table, row):
+        kept = {"fedamp": told, "fedamp-local": local}.get(row.run)
+        return {0: {**kept[row.entry], "run": kept}} if kept and table == "table3-emnist" else {}
+
+    monkeypatch.setattr(figures, "found", found)
+    monkeypatch.setattr(figures, "RESULTS", page.RESULTS)
+    monkeypatch.setattr(figures, "IMAGES", tmp_path / "images")
+    (tmp_path / "images").mkdir()
+    figures.draw_all()
+    drawn = {path.stem for path in (tmp_path / "images").iterdir()}
+    assert drawn == {"theorems", "curves-emnist", "distributions-emnist", "weights-emnist"}

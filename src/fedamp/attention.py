@@ -188,15 +188,16 @@ SCALES = ("median", "local")
 def scale(distances: Tensor, word: str) -> Tensor:
     """Return how far apart models are, for each client `(m, 1)`, from distances `(m, m)`.
 
-    With "local" a client whose models lie far out, for it has more data and takes more steps, listens as widely as
-    the others do: what Zelnik-Manor and Perona (2004) call local scaling.
+    With "local" it is the (lower) median of a client's own distances: one whose model lies far out, for it has more
+    data and takes more steps, then listens as widely as the others do. Zelnik-Manor and Perona (2004) call this local
+    scaling. A client among its equals has no scale of its own but rounding, and takes everyone's.
     """
     overall = median_distance(distances)
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
     own = others.nanmedian(1, keepdim=True).values
-    return torch.where(own > 0, own, overall)  # a client among its equals has no scale of its own
+    return torch.where(own > 1e-9 * overall, own, overall)
 
 
 SelfWeight = float | tuple[float, ...] | str

@@ -55,8 +55,9 @@ class Training:
 
         Many short runs on a GPU otherwise spend most of their time in making ready.
         """
-        if repr(self.model.module) != repr(other.model.module) or self.precision != other.precision:
-            raise ValueError("the other run has another model or precision, and its passes are of no use to this one")
+        mine, theirs = ((repr(one.model.module), one.task, one.precision) for one in (self, other))
+        if mine != theirs:  # all that can be seen from here; that it is one model is the caller's word
+            raise ValueError("the other run has another model, task or precision: its passes are of no use to this one")
         again = replace(self, model=other.model, events=other.events)
         again.__dict__["gradients"] = other.gradients  # where cached_property keeps it
         return again

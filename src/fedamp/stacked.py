@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch import _dynamo as dynamo
 from torch.func import functional_call
 
 
@@ -188,6 +187,8 @@ class StackedModule:
         """Let torch.compile make fewer and larger kernels of the training pass; some seconds for each new shape."""
         self.compiled = self.module
         if wanted:
+            from torch import _dynamo as dynamo  # seconds that only those who compile should wait
+
             # Every shape is compiled once. torch stops at 8, for code that is compiled over and over by mistake.
             dynamo.config.recompile_limit = max(64, dynamo.config.recompile_limit)
             self.compiled = copy.deepcopy(self.module).train()  # it is for training passes alone

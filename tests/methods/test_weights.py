@@ -190,6 +190,15 @@ def test_local_sigma_of_equal_models_is_a_number(kind, rows):
     torch.testing.assert_close(found["xi"].sum(1), torch.ones(len(rows), dtype=torch.float64))
 
 
+def test_twins_listen_alike_whatever_rounding_says():
+    """Six clients that have not trained yet have one model, whose distances are rounding; three have moved away."""
+    g = torch.Generator().manual_seed(3)
+    moved = torch.randn(3, 40, generator=g, dtype=torch.float64)
+    w = Rows.of(torch.cat([moved, torch.randn(1, 40, generator=g, dtype=torch.float64).repeat(6, 1)]))
+    xi = send(FedAMP(sigma="local"), w)[0]["xi"]
+    torch.testing.assert_close(xi[3:, :3], xi[3, :3].expand(6, 3), rtol=1e-6, atol=0)
+
+
 SEPARATE = "Separate under another name"
 
 

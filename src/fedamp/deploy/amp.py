@@ -157,9 +157,10 @@ class _Attentive(FedAvg):
 class FedAMP(_Attentive):
     """FedAMP as a Flower strategy: cloud models mixed by the squared distances between the nodes' models.
 
-    The first keywords are those of Flower's FedAvg; `lam` to `theta` are those of `fedamp.methods.FedAMP`. `buffers`
-    names the arrays that are not learned (by default BatchNorm's statistics and whole numbers). A reply more than
-    `norm_factor` times as long as the median is refused, and a node with `strikes` bad replies in a row is left out.
+    The first keywords are those of Flower's FedAvg; `lam` to `alpha_every` are those of `fedamp.methods.FedAMP`.
+    `buffers` names the arrays that are not learned (by default BatchNorm's statistics and whole numbers). A reply more
+    than `norm_factor` times as long as the median is refused, and a node with `strikes` bad replies in a row is left
+    out.
     """
 
     def __init__(
@@ -182,13 +183,23 @@ class FedAMP(_Attentive):
         self_weight: Any = "uniform",
         attention: str = "negative-exponential",
         theta: float = 3.7,
+        sharpness: float = 1.0,
+        alpha_every: int = 30,
         buffers: Collection[str] | None = None,
         norm_factor: float = 10.0,
         strikes: int = 3,
     ) -> None:
         habits = {name: value for name, value in locals().items() if name in _HABITS}
         method = methods.FedAMP(
-            lam=lam, alpha=alpha, form=form, sigma=sigma, self_weight=self_weight, attention=attention, theta=theta
+            lam=lam,
+            alpha=alpha,
+            alpha_every=alpha_every,
+            form=form,
+            sigma=sigma,
+            sharpness=sharpness,
+            self_weight=self_weight,
+            attention=attention,
+            theta=theta,
         )
         super().__init__(method, buffers, Rules(norm_factor=norm_factor, strikes=strikes), **habits)
 
@@ -196,7 +207,7 @@ class FedAMP(_Attentive):
 class HeurFedAMP(_Attentive):
     """HeurFedAMP as a Flower strategy: cloud models mixed by the cosines between the nodes' models.
 
-    The first keywords are those of Flower's FedAvg; `lam` to `self_weight` are those of `fedamp.methods.HeurFedAMP`;
+    The first keywords are those of Flower's FedAvg; `lam` to `alpha_every` are those of `fedamp.methods.HeurFedAMP`;
     the others as in `FedAMP`.
     """
 
@@ -217,12 +228,16 @@ class HeurFedAMP(_Attentive):
         alpha: float | str = "paper",
         sigma: float | str = "median",
         self_weight: Any = "uniform",
+        sharpness: float = 1.0,
+        alpha_every: int = 30,
         buffers: Collection[str] | None = None,
         norm_factor: float = 10.0,
         strikes: int = 3,
     ) -> None:
         habits = {name: value for name, value in locals().items() if name in _HABITS}
-        method = methods.HeurFedAMP(lam=lam, alpha=alpha, sigma=sigma, self_weight=self_weight)
+        method = methods.HeurFedAMP(
+            lam=lam, alpha=alpha, alpha_every=alpha_every, sigma=sigma, sharpness=sharpness, self_weight=self_weight
+        )
         super().__init__(method, buffers, Rules(norm_factor=norm_factor, strikes=strikes), **habits)
 
 
