@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import PowerNorm
 
 from experiments import RESULTS
 from page import OURS, ROWS, TITLES, found
@@ -86,7 +87,9 @@ def weights(data: str) -> None:
         if told is None:
             continue
         run = told["run"]
-        sigma = f"{row.name.partition(',')[0].removesuffix(' local')}, sigma {run['description']['method']['sigma']}"
+        value = run["description"]["method"]["sigma"]
+        value = f"{value:g}" if isinstance(value, float) else value
+        sigma = f"{row.name.partition(',')[0].removesuffix(' local')}, sigma {value}"
         if sigma not in labels:  # one run may stand for both of its models
             labels.add(sigma)
             axes[2].plot(range(1, len(run["recovery"]) + 1), run["recovery"], label=sigma)
@@ -95,7 +98,7 @@ def weights(data: str) -> None:
             for axis, k in zip(axes, sorted(run["xi"], key=int), strict=False):
                 others = np.array(run["xi"][k])
                 np.fill_diagonal(others, np.nan)
-                picture = axis.imshow(others, cmap="viridis")
+                picture = axis.imshow(others, cmap="viridis", norm=PowerNorm(0.4))  # large groups have small weights
                 axis.set(title=f"{sigma}, round {k}", xlabel="message of client", ylabel="cloud model of client")
                 figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8)
     axes[2].set(xlabel="round", ylabel="adjusted Rand index", title="groups found from ξ alone", ylim=(-0.05, 1.05))
