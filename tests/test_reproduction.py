@@ -10,6 +10,7 @@ import page
 import run
 from fedamp.description import Description, Named
 from fedamp.methods import METHODS
+from fedamp.presets import preset
 
 
 def test_the_page_is_what_the_results_say():
@@ -61,6 +62,12 @@ def test_in_a_shorter_run_alpha_falls_as_far(name, chosen):
         description = cell.description
         if description.method.name in ("fedamp", "heurfedamp"):
             assert description.rounds == 3 * description.method.parameters["alpha_every"]
+
+
+@pytest.mark.parametrize("data", ["mnist", "fmnist", "emnist"])
+@pytest.mark.parametrize("method", ["fedamp", "heurfedamp"])
+def test_the_presets_have_what_validation_chose_for_w(data, method):
+    assert preset(f"paper/{data}-practical", method)["method"]["sigma"] == experiments.tuned(data, method, "own")
 
 
 def test_tuning_never_sees_a_test_sample():
