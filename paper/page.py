@@ -321,6 +321,11 @@ def page() -> str:
         },
         paper_gain=f"{PAPER['table3']['emnist'][7] - PAPER['table3']['emnist'][3]:.2f}",
         ablation=ablation(),
+        **{
+            f"fmnist_{variant.replace('-', '_')}_{entry}": score(of_label("ablation-fmnist", variant, entry))
+            for variant in VARIANTS
+            for entry in ("own", "received")
+        },
         robustness=robustness(),
         theorem1=theorems("convex", "gap"),
         theorem2=theorems("smooth", "gradient"),
