@@ -35,7 +35,7 @@ SLOW = ("scaffold", "apfl")
 
 LOCAL = {"sigma": "local", "sharpness": 4.0, "self_weight": "uniform"}
 """FedAMP as we would run it where there may be groups: a scale for each client, and nobody told who is alike. The
-sharpness is what was best on the digits, so that it has seen none of these data."""
+sharpness is what was best for u on the digits, so that it has seen none of these data."""
 
 WATCHED = {**JUDGED, **dict.fromkeys(("fedavg", "fedprox"), ("own", "received"))}
 """The models of a run that are in a table: none of them may still get better where it ends early."""
@@ -65,7 +65,7 @@ TROUBLES: dict[str, dict[str, Any]] = {
 
 def shortened(rounds: int, method: str) -> dict[str, Any]:
     """Return the changes for a run of fewer rounds than 90, in which alpha falls as much as in a whole one."""
-    falls = {"method": {"alpha_every": rounds // 3}} if method in ("fedamp", "heurfedamp") else {}
+    falls = {"method": {"alpha_every": rounds // 3}} if method in JUDGED else {}
     return {"rounds": rounds, **falls}
 
 
@@ -115,7 +115,7 @@ def _tuning(name: str, data: str) -> Iterator[Cell]:
         for value in values:
             brief = {**shortened(TUNING_ROUNDS, method), "validation": 0.2}
             told = _values(f"paper/{data}-practical", method, 0, brief, {knob: value})
-            yield Cell(name, f"{method}-{knob}-{value:g}", told)
+            yield Cell(name, label_of(method, value), told)
 
 
 def _table(name: str, data: str) -> Iterator[Cell]:
@@ -157,10 +157,10 @@ def _robust(name: str, data: str) -> Iterator[Cell]:
     for seed in SEEDS:
         for trouble, changes in TROUBLES.items():
             for method in TRAINED:
-                value = tuned(data, method, "received") if method in GRIDS else None
-                if value is not None or method not in GRIDS:
+                chosen = {"sigma": tuned(data, method, "received")} if method in GRIDS else {}
+                if None not in chosen.values():
                     brief = {**changes, **shortened(VARIANT_ROUNDS, method)}
-                    told = _values(f"paper/{data}-practical", method, seed, brief, {"sigma": value} if value else {})
+                    told = _values(f"paper/{data}-practical", method, seed, brief, chosen)
                     yield Cell(name, f"{trouble}-{method}-seed{seed}", told)
 
 
@@ -177,10 +177,9 @@ def tuned(data: str, method: str, entry: str) -> float | None:
 
     Of two that are equally good for this model, the one that is better for the other.
     """
-    knob, values = GRIDS[method]
     scores = {}
-    for value in values:
-        path = RESULTS / f"tune-{data}" / f"{method}-{knob}-{value:g}.json"
+    for value in GRIDS[method][1]:
+        path = RESULTS / f"tune-{data}" / f"{label_of(method, value)}.json"
         if not path.exists():
             return None
         validation = json.loads(path.read_text())["validation"]

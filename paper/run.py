@@ -39,6 +39,8 @@ from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
 
+INTERRUPTED = 130  # what a shell says of Ctrl-C
+
 LONG = 600
 """Rounds from which what there is is kept when the time is over: nobody runs them twice for that."""
 
@@ -61,6 +63,8 @@ class Runner:
         """Run one cell to its end, and write its result."""
         description = replace(cell.description, **self.how)
         federation = self._ready(description)
+        note = federation.facts.get("note")
+        self._same_data(cell, note)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
         stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
@@ -82,8 +86,6 @@ class Runner:
 
         result = play(description, federation, None if folder is None else RunFolder(folder), watch)
         xi = None if result.xi is None else result.xi.numpy()
-        note = federation.facts.get("note")
-        self._same_data(cell, note)
         told = {
             "stopped": stopped,
             "data": note,
@@ -208,7 +210,9 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--only", default="", help="labels that begin so, with commas between")
     parser.add_argument("--runs", type=Path, help="where runs are kept while they go on")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="end then, and keep what there is")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end then; only of 600 rounds is a part kept"
+    )
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--compile", default="auto")
     asked = parser.parse_args()
@@ -246,4 +250,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\nstopped; the same command goes on with what is missing")
+        print("\nstopped; the same command goes on with what is missing", file=sys.stderr)
+        sys.exit(INTERRUPTED)

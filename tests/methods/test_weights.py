@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedamp.attention import ATTENTION, make_attention
+from fedamp.attention import ATTENTION, make_attention, scale
 from fedamp.methods import FedAMP, HeurFedAMP, Method
 from fedamp.rows import Rows
 
@@ -190,13 +190,12 @@ def test_local_sigma_of_equal_models_is_a_number(kind, rows):
     torch.testing.assert_close(found["xi"].sum(1), torch.ones(len(rows), dtype=torch.float64))
 
 
-def test_twins_listen_alike_whatever_rounding_says():
-    """Six clients that have not trained yet have one model, whose distances are rounding; three have moved away."""
-    g = torch.Generator().manual_seed(3)
-    moved = torch.randn(3, 40, generator=g, dtype=torch.float64)
-    w = Rows.of(torch.cat([moved, torch.randn(1, 40, generator=g, dtype=torch.float64).repeat(6, 1)]))
-    xi = send(FedAMP(sigma="local"), w)[0]["xi"]
-    torch.testing.assert_close(xi[3:, :3], xi[3, :3].expand(6, 3), rtol=1e-6, atol=0)
+def test_rounding_between_twins_is_no_scale():
+    """Three clients have one model, but for rounding, and two are 4 away from everyone: everyone's scale is 4."""
+    distances = torch.full((5, 5), 4.0, dtype=torch.float64).fill_diagonal_(0)
+    distances[2:, 2:] = 0
+    distances[2, 3:] = distances[3:, 2] = 1e-15
+    assert scale(distances, "local").flatten().tolist() == [4.0] * 5
 
 
 SEPARATE = "Separate under another name"
