@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from fedamp import checks
@@ -16,16 +17,18 @@ from fedamp.methods.base import Grad, Local, Method
 from fedamp.rows import Message, Rows, State
 
 
-def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor) -> Mapping[str, Tensor]:
-    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step, 0 to hold it.
+def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor | None = None) -> Mapping[str, Tensor]:
+    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step, None holds it.
 
     With g the gradient at a v + (1 - a) w: v follows a g, and a follows <v - w, g>, kept within [0, 1].
     """
     w, v, a = rows["w"], rows["v"], rows["a"]
-    at_mixture = grad(a * v + (1 - a) * w, of="v")
-    slope = ((v - w) * at_mixture).sum(1, keepdim=True)
-    # The engine steps by the learning rate; this is the step that ends where the projection does.
-    towards = (a - (a - eta * slope).clamp(0, 1)) / eta.where(eta > 0, 1)
+    at_mixture = grad(torch.lerp(w, v, a), of="v")
+    towards = torch.zeros_like(a)
+    if eta is not None:
+        slope = ((v - w) * at_mixture).sum(1, keepdim=True)
+        # The engine steps by the learning rate; this is the step that ends where the projection does.
+        towards = (a - (a - eta * slope).clamp(0, 1)) / eta
     return {"w": grad(w, of="w"), "v": a * at_mixture, "a": towards}
 
 
@@ -62,8 +65,9 @@ class APFL(Method):
 
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
         """Move w from the global model, v from the client's own, and a where it is adaptive."""
-        eta = message["w"].params.new_full((len(message["w"]), 1), local.lr if self.adaptive else 0.0)
-        rows = local.run({**state.rows, "w": message["w"]}, mixed_step, eta=eta)
+        a = state.rows["a"].params
+        adapted = {"eta": torch.full_like(a, local.lr)} if self.adaptive else {}
+        rows = local.run({**state.rows, "w": message["w"]}, mixed_step, **adapted)
         return state.replace(rows=rows), {"w": rows["w"]}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
