@@ -82,7 +82,8 @@ def play_round(
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
-    `local_for(who)` gives the local training of the clients at these positions.
+    `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
+    received: one such row in a mixture, at whatever weight, would be the end of every model.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -101,9 +102,12 @@ def play_round(
     reply = tamper(reply, who)
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})
-    events = [*diagnostics["events"], *_not_finite(who, reply, losses)]
+    sound = torch.ones(len(who), dtype=torch.bool)
+    for rows in reply.values():
+        sound &= rows.finite().cpu()
+    events = [*diagnostics["events"], *_not_finite(who, sound, losses)]
     return Round(
-        server=method.server_receive(server, reply, present),
+        server=_receive(method, server, reply, present, sound),
         clients=part if present.all() else clients.put(who, part),
         present=present,
         models=method.client_models(part, received),
@@ -112,13 +116,24 @@ def play_round(
     )
 
 
-def _not_finite(who: Tensor, reply: Message, losses: Mapping[str, Tensor]) -> list[str]:
+def _receive(method: Method, server: State, reply: Message, present: Tensor, sound: Tensor) -> State:
+    """Return the server's state after the replies of those who are `sound`, `(n,)`; the others count as absent."""
+    if sound.all():
+        return method.server_receive(server, reply, present)
+    if not sound.any():
+        return server
+    heard = present.clone()
+    heard[present] = sound
+    return method.server_receive(server, {name: rows[sound] for name, rows in reply.items()}, heard)
+
+
+def _not_finite(who: Tensor, sound: Tensor, losses: Mapping[str, Tensor]) -> list[str]:
     cure = "Lower the learning rate, or look for values in the client's data that are not finite"
-    looked_at = [("training loss", loss.isfinite()) for loss in losses.values()]
-    looked_at += [("model", rows.finite()) for rows in reply.values()]
+    looked_at = [("training loss", "is not finite", loss.isfinite().cpu()) for loss in losses.values()]
+    looked_at.append(("model", "is not finite, and counts as absent in this round", sound))
     events = {}
-    for what, finite in looked_at:
+    for what, told, finite in looked_at:
         if not finite.all():
-            names = ", ".join(str(i) for i in who[~finite.cpu()].tolist())
-            events[what] = f"the {what} of client {names} is not finite. {cure}"
+            names = ", ".join(str(i) for i in who[~finite].tolist())
+            events[what] = f"the {what} of client {names} {told}. {cure}"
     return list(events.values())

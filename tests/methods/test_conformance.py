@@ -225,6 +225,29 @@ def test_losses_that_are_not_finite_get_a_word(name):
 
 
 @everywhere
+def test_who_sends_what_is_not_finite_counts_as_absent(name):
+    a, b = federation(name).play(), federation(name).play()
+    a.clients.x[a.clients.train[1][0]] = torch.nan
+    others = torch.tensor([True, False, True, True, True])
+    a.play(), b.play(present=others)
+    assert_states_equal(a.server, b.server)
+    here = others.nonzero()[:, 0]
+    assert_states_equal(a.state.take(here), b.state.take(here))
+    a.play()
+    assert a.models("own")[here].isfinite().all()
+
+
+@everywhere
+def test_where_nothing_that_is_sent_is_finite_the_server_keeps_what_it_has(name):
+    a = federation(name).play()
+    before = frozen(a.server)
+    a.clients.x[:] = torch.nan
+    a.play()
+    assert {key: rows.finite().all() for key, rows in a.server.rows.items()} == dict.fromkeys(before.rows, True)
+    assert all(rows.finite().all() for rows in a.server.shared.values())
+
+
+@everywhere
 def test_no_word_where_nothing_is_wrong(name):
     assert federation(name).play(2).rounds[-1].diagnostics["events"] == []
 
