@@ -9,6 +9,7 @@ matplotlib.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,19 @@ from typing import Any
 
 from scipy.stats import wilcoxon
 
-from experiments import GRIDS, JUDGED, PATIENCE, RESULTS, SEEDS, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of, tuned
+from experiments import (
+    GRIDS,
+    JUDGED,
+    PATIENCE,
+    RESULTS,
+    SEEDS,
+    TRAINED,
+    TROUBLES,
+    TUNING_ROUNDS,
+    VARIANTS,
+    label_of,
+    tuned,
+)
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -112,10 +125,9 @@ def score(told: Mapping[int, Mapping[str, Any]]) -> str:
     return f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}"
 
 
-def mean(table: str, row: Row) -> str:
-    """Return the mean of a row's seeds, for the text."""
-    told = found(table, row)
-    return f"{statistics.mean(one['best'] for one in told.values()):.2f}" if told else NOT_RUN
+def mean(told: Mapping[int, Mapping[str, Any]], which: str = "best") -> str:
+    """Return the mean of the seeds, for the text."""
+    return f"{statistics.mean(one[which] for one in told.values()):.2f}" if told else NOT_RUN
 
 
 def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
@@ -211,12 +223,14 @@ WRONG = {
 }
 
 
+ROBUST = [row for row in ROWS if row.run in TRAINED]
+
+
 def robustness() -> str:
     """Return what every method loses where something goes wrong."""
-    shown = [row for row in ROWS if row.run in ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")]
-    lines = ["| what is wrong | " + " | ".join(row.name for row in shown) + " |", "|---|" + "---:|" * len(shown)]
+    lines = ["| what is wrong | " + " | ".join(row.name for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
     for trouble in TROUBLES:
-        cells = [score(of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in shown]
+        cells = [score(of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in ROBUST]
         lines.append(f"| {WRONG[trouble]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -269,11 +283,22 @@ def tried(data: str, value: int, entry: str) -> str:
     return NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
 
 
-def against(data: str, ours: Row, other: str) -> str:
-    """Return the gain of a row over another by name, and its p, in words."""
-    row = next(row for row in ROWS if row.name == other)
-    gain, _, p = _gain(found(f"table3-{data}", ours), found(f"table3-{data}", row)).partition(", ")
+def in_words(mine: Mapping[int, Mapping[str, Any]], theirs: Mapping[int, Mapping[str, Any]]) -> str:
+    """Return a gain and its p, in words."""
+    gain, _, p = _gain(mine, theirs).partition(", ")
     return f"{gain} points (p {p if p.startswith('<') else '= ' + p})" if p else NOT_RUN
+
+
+def against(data: str, ours: Row, other: str) -> str:
+    """Return the gain of a row of Table 3 over another by name, in words."""
+    row = next(row for row in ROWS if row.name == other)
+    return in_words(found(f"table3-{data}", ours), found(f"table3-{data}", row))
+
+
+def brief(variant: str, other: str) -> str:
+    """Return what u of a short run of FedAMP on EMNIST gains over a row of Table 3, in words."""
+    row = next(row for row in ROWS if row.name == other)
+    return in_words(of_label("ablation-emnist", variant, "received"), found("table3-emnist", row))
 
 
 def window(label: str, entry: str, first: int, last: int) -> str:
@@ -283,16 +308,29 @@ def window(label: str, entry: str, first: int, last: int) -> str:
     return f"{statistics.mean(rounds):.2f}" if rounds else NOT_RUN
 
 
+def weighed(table: str, label: str, k: int) -> tuple[str, str]:
+    """Return the mean weight, in round k of the first seed, of clients of the same group and of other groups."""
+    told = read(table, f"{label}-seed0")
+    if told is None:
+        return NOT_RUN, NOT_RUN
+    groups, xi = told["groups"], told["xi"][str(k)]
+    pairs = [(i, j) for i, j in itertools.product(range(len(xi)), repeat=2) if i != j]
+    same = [xi[i][j] for i, j in pairs if groups[i] == groups[j]]
+    other = [xi[i][j] for i, j in pairs if groups[i] != groups[j]]
+    return f"{statistics.mean(same):.4f}", f"{statistics.mean(other):.4f}"
+
+
 def page() -> str:
     """Return the page's text."""
     text = (Path(__file__).parent / "page.md").read_text(encoding="utf-8")
     numbers = {
-        f"{data}_{row.run}_{row.entry}": mean(f"table3-{data}", row)
+        f"{prefix}{data}_{row.run.replace('-', '_')}_{row.entry}": mean(found(f"{table}-{data}", row))
+        for prefix, table in (("", "table3"), ("pathological_", "table2"))
         for data in ("emnist", "fmnist", "mnist")
         for row in ROWS
     }
     gains = {
-        f"gain_{data}_{ours.run}_{ours.entry}_{other.replace('-', '')}": against(data, ours, other)
+        f"gain_{data}_{ours.run.replace('-', '_')}_{ours.entry}_{other.replace('-', '')}": against(data, ours, other)
         for data in ("emnist", "fmnist", "mnist")
         for ours in OURS
         for other in ("Separate", "FedAvg", "FedAvg-FT", "FedProx-FT")
@@ -303,7 +341,22 @@ def page() -> str:
         for value in (1, 100)
         for entry in ("own", "received")
     }
+    changes = {}
+    for data, variant, entry in itertools.product(("emnist", "fmnist"), VARIANTS, ("own", "received")):
+        name = f"{data}_{variant.replace('-', '_')}_{entry}"
+        told = of_label(f"ablation-{data}", variant, entry)
+        changes[name] = mean(told)
+        changes[f"lost_{name}"] = in_words(of_label(f"ablation-{data}", "base", entry), told)
+    wrong = {
+        f"{trouble}_{row.run}_{row.entry}_{which}": mean(
+            of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry), which
+        )
+        for trouble, row, which in itertools.product(TROUBLES, ROBUST, ("best", "last"))
+    }
+    local_in, local_out = weighed("table3-emnist", "fedamp-local", 10)
     return Template(text).substitute(
+        local_in=local_in,
+        local_out=local_out,
         table1=main_table("table1"),
         table2=main_table("table2"),
         table3=main_table("table3"),
@@ -321,11 +374,9 @@ def page() -> str:
         },
         paper_gain=f"{PAPER['table3']['emnist'][7] - PAPER['table3']['emnist'][3]:.2f}",
         ablation=ablation(),
-        **{
-            f"fmnist_{variant.replace('-', '_')}_{entry}": score(of_label("ablation-fmnist", variant, entry))
-            for variant in VARIANTS
-            for entry in ("own", "received")
-        },
+        **changes,
+        **{f"brief_{other.replace('-', '')}": brief("no-oracle", other) for other in ("FedAvg-FT", "FedProx-FT")},
+        **wrong,
         robustness=robustness(),
         theorem1=theorems("convex", "gap"),
         theorem2=theorems("smooth", "gradient"),
@@ -333,6 +384,7 @@ def page() -> str:
         stopped=stopped(),
         diminishing=diminishing(),
         tuning_rounds=TUNING_ROUNDS,
+        falls=TUNING_ROUNDS // 3,
         **{f"patience_{method}": rounds for method, rounds in PATIENCE.items()},
     )
 

@@ -34,7 +34,7 @@ from fedamp.chunks import Chunks
 from fedamp.description import Description
 from fedamp.experiment import EnoughError, play
 from fedamp.local import Training
-from fedamp.metrics import score_table, summarise
+from fedamp.metrics import finite, score_table, summarise
 from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
@@ -162,8 +162,8 @@ def distil(
 
 
 def as_text(told: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each entry: small, and readable as a change."""
-    lines = (f" {json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in told.items())
+    """Return JSON with a line for each entry: small, and readable as a change; null for what is not finite."""
+    lines = (f" {json.dumps(name)}: {json.dumps(finite(value), allow_nan=False)}" for name, value in told.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
