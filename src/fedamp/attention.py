@@ -181,8 +181,9 @@ def median_distance(distances: Tensor) -> float:
     return float((pairs[(len(pairs) - 1) // 2] + pairs[len(pairs) // 2]) / 2)
 
 
-SCALES = ("median", "local")
-"""Where sigma is a word: the median over all pairs of clients, or over the pairs that a client is in, for each."""
+SCALES = ("median", "local", "spread")
+"""Where sigma is a word: the median over all pairs of clients; over the pairs that a client is in, for each; or how
+much these differ."""
 
 
 def scale(distances: Tensor, word: str) -> Tensor:
@@ -190,13 +191,17 @@ def scale(distances: Tensor, word: str) -> Tensor:
 
     With "local" it is the (lower) median of a client's own distances: one whose model lies far out, for it has more
     data and takes more steps, then listens as widely as the others do. Zelnik-Manor and Perona (2004) call this local
-    scaling. A client among its equals has no scale of its own but rounding, and takes everyone's.
+    scaling. With "spread" it is their standard deviation: a softmax sees differences alone, and models of a large net
+    may all lie nearly equally far. A client among its equals has no scale of its own but rounding: it takes everyone's.
     """
     overall = median_distance(distances)
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
     own = others.nanmedian(1, keepdim=True).values
+    if word == "spread":
+        around = (others - others.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt()
+        own = around.nan_to_num(0.0)  # of a client that is alone
     return torch.where(own > 1e-9 * overall, own, overall)
 
 

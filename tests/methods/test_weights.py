@@ -175,17 +175,39 @@ def test_local_sigma_by_hand():
         assert float(xi[row].max()) == pytest.approx(ratio, rel=1e-12)
 
 
+def test_spread_by_hand():
+    """The same three: around their means 5, 2.5 and 6.5, the two that each sees lie 4, 1.5 and 2.5 away."""
+    w = Rows.of(torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64))
+    xi = send(FedAMP(sigma="spread", self_weight=0.0), w)[0]["xi"]
+    ratio = 1 / (1 + math.exp(-2))  # of two that differ by two standard deviations, whoever they are
+    assert xi.max(1).values.tolist() == pytest.approx([ratio] * 3, rel=1e-12)
+
+
 @pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
-def test_local_sigma_is_the_median_where_all_are_equally_far(kind):
+def test_spread_does_not_care_how_far_all_of_them_are(kind):
+    """A part of its own for each client moves all pairs apart alike: the weights stay, and the median's don't."""
+    w = torch.cat([models().params, torch.zeros(6, 6, dtype=torch.float64)], 1)
+    if kind is HeurFedAMP:  # of one length: then 1 - cos is half the squared distance, for any scale
+        w = w / w.norm(dim=1, keepdim=True)
+    apart = w + 5 * torch.nn.functional.pad(torch.eye(6, dtype=torch.float64), (w.shape[1] - 6, 0))
+    for word, same in (("spread", True), ("median", False)):
+        near, far = (send(kind(sigma=word), Rows.of(rows))[0]["xi"] for rows in (w, apart))
+        assert torch.allclose(near, far, rtol=1e-6) == same
+
+
+@pytest.mark.parametrize("word", ["local", "spread"])
+@pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
+def test_a_clients_own_scale_is_the_median_where_all_are_equally_far(kind, word):
     w = Rows.of(torch.eye(5, dtype=torch.float64))
-    median, local = (send(kind(sigma=word), w)[0]["xi"] for word in ("median", "local"))
-    torch.testing.assert_close(local, median, rtol=1e-12, atol=0)
+    median, own = (send(kind(sigma=word), w)[0]["xi"] for word in ("median", word))
+    torch.testing.assert_close(own, median, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("word", ["local", "spread"])
 @pytest.mark.parametrize("kind", [FedAMP, HeurFedAMP])
 @pytest.mark.parametrize("rows", [torch.ones(4, 3), torch.ones(1, 3), torch.tensor([[1.0, 0]] * 3 + [[0, 1.0]])])
-def test_local_sigma_of_equal_models_is_a_number(kind, rows):
-    found = send(kind(sigma="local"), Rows.of(rows.double()))[0]
+def test_a_clients_own_scale_among_equal_models_is_a_number(kind, word, rows):
+    found = send(kind(sigma=word), Rows.of(rows.double()))[0]
     assert found["xi"].isfinite().all()
     torch.testing.assert_close(found["xi"].sum(1), torch.ones(len(rows), dtype=torch.float64))
 
@@ -244,7 +266,7 @@ def test_diagnostics_of_a_round():
     ("wrong", "word"),
     [
         ({"form": "gradiant"}, "did you mean 'gradient'"),
-        ({"sigma": "mean"}, "number over 0 or 'median' or 'local'"),
+        ({"sigma": "mean"}, "number over 0 or 'median' or 'local' or 'spread'"),
         ({"sigma": "local", "form": "gradient"}, "number over 0 or 'median'"),
         ({"sharpness": 2.0, "sigma": 3.0}, "leave one of them out"),
         ({"sharpness": 0.0}, "sharpness is 0.0"),

@@ -35,8 +35,9 @@ class FedAMP(MessagePassing):
     form="gradient" is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), for any attention function. An alpha
     that makes a self weight negative is lowered, or with strict=True refused. form="normalised" is a softmax
     over the others of -|w_i - w_j|^2 / sigma beside a given self weight. sigma="median" takes the median over
-    pairs of the present squared distances for the distance at which attention fades; sigma="local", for the
-    normalised form, each client's own. Both are divided by `sharpness`.
+    pairs of the present squared distances for the distance at which attention fades; for the normalised form,
+    sigma="local" takes each client's own median, sigma="spread" the standard deviation of a client's distances. All
+    three are divided by `sharpness`.
     """
 
     form: str = "normalised"

@@ -29,7 +29,8 @@ class HeurFedAMP(MessagePassing):
 
     The larger sigma, the sharper the attention: the other way round than in FedAMP. sigma="median" is
     1 / median over pairs of the present 1 - cos, which fits it to how far apart the models really are;
-    sigma="local" takes each client's own median. Both are multiplied by `sharpness`.
+    sigma="local" takes each client's own median, sigma="spread" 1 / the standard deviation of a client's 1 - cos.
+    All three are multiplied by `sharpness`.
     """
 
     sigma: float | str = "median"
