@@ -400,8 +400,8 @@ def readme() -> str:
     table = main_table("table3", ("mnist", "fmnist", "emnist"))
     faster = mean(of_label("ablation-emnist", "no-oracle", "received"))
     found = (
-        f"With alpha falling every {TUNING_ROUNDS // 3} rounds instead of every 30, and nobody told the groups, FedAMP's "
-        f"u comes to\n**{faster}** on EMNIST in {TUNING_ROUNDS} rounds: more than any of these after 90."
+        f"With alpha falling every {TUNING_ROUNDS // 3} rounds instead of every 30, and nobody told the groups, "
+        f"FedAMP's u comes to\n**{faster}** on EMNIST in {TUNING_ROUNDS} rounds: more than any of these."
     )
     return f"{before}{BEGIN}{table}\n\n{found}\n{END}{after}"
 
