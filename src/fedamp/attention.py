@@ -151,9 +151,10 @@ def squared_distances(rows: Tensor) -> Tensor:
     """Return |w_i - w_j|^2 for all pairs of rows, `(m, m)` in float64, exactly 0 where all rows are equal.
 
     Models are nearly equal at the start, where |a|^2 + |b|^2 - 2ab loses every digit in float32. Here rows
-    are seen from the first one, so that what they share cancels before it is squared.
+    are seen from one of them, so that what they share cancels before it is squared: the one of median length, since
+    seen from a model that has gone astray all others would be the same.
     """
-    gram = _gram(rows, origin=rows[0]) if len(rows) else _gram(rows)
+    gram = _gram(rows, origin=rows[rows.norm(dim=1).median(dim=0).indices]) if len(rows) else _gram(rows)
     norms = gram.diagonal()
     distances = (norms[:, None] + norms - gram - gram.T).clamp(min=0)
     return distances.fill_diagonal_(0)
@@ -185,6 +186,9 @@ SCALES = ("median", "local", "spread")
 """Where sigma is a word: the median over all pairs of clients; over the pairs that a client is in, for each; or how
 much these differ."""
 
+ASTRAY = 10
+"""How many times further beyond the median than the nearest is before it a model may lie and still count as it is."""
+
 
 def scale(distances: Tensor, word: str) -> Tensor:
     """Return how far apart models are, for each client `(m, 1)`, from distances `(m, m)`.
@@ -198,11 +202,16 @@ def scale(distances: Tensor, word: str) -> Tensor:
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
-    own = others.nanmedian(1, keepdim=True).values
-    if word == "spread":
-        around = (others - others.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt()
-        own = around.nan_to_num(0.0)  # of a client that is alone
+    own = others.nanmedian(1, keepdim=True).values if word == "local" else _spread(others)
     return torch.where(own > 1e-9 * overall, own, overall)
+
+
+def _spread(others: Tensor) -> Tensor:
+    """Return each row's standard deviation `(m, 1)`; what is nan is left out, and what has gone astray cut off."""
+    ordered = others.sort(1).values  # nan comes last
+    near, median = ordered[:, :1], ordered[:, (len(others) - 1) // 2, None]
+    kept = others.clamp(max=median + ASTRAY * (median - near))
+    return (kept - kept.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt().nan_to_num(0.0)
 
 
 SelfWeight = float | tuple[float, ...] | str

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedamp.attention import ATTENTION, make_attention, scale
+from fedamp.attention import ATTENTION, make_attention, scale, squared_distances
 from fedamp.methods import FedAMP, HeurFedAMP, Method
 from fedamp.rows import Rows
 
@@ -193,6 +193,21 @@ def test_spread_does_not_care_how_far_all_of_them_are(kind):
     for word, same in (("spread", True), ("median", False)):
         near, far = (send(kind(sigma=word), Rows.of(rows))[0]["xi"] for rows in (w, apart))
         assert torch.allclose(near, far, rtol=1e-6) == same
+
+
+@pytest.mark.parametrize("sigma", [10.0, "median", "local", "spread"])
+@pytest.mark.parametrize("astray", [0, 3, 6])
+def test_a_model_that_has_gone_astray_changes_nothing_between_the_others(sigma, astray):
+    """Seen from it, all others would be one: 1e12 squared leaves no digit for distances of about 18."""
+    w = models(m=7).params
+    w[astray] *= 1e12
+    others = [i for i in range(7) if i != astray]
+    distances = squared_distances(w)[others][:, others]
+    torch.testing.assert_close(distances, squared_distances(w[others]), rtol=1e-12, atol=0)
+    xi = send(FedAMP(sigma=sigma, self_weight=0.0), Rows.of(w))[0]["xi"]
+    assert xi[others][:, astray].abs().max() == 0
+    u = send(FedAMP(sigma=sigma, self_weight=0.0), Rows.of(w))[1]["u"].params[others]
+    assert u.abs().max() < 5
 
 
 @pytest.mark.parametrize("word", ["local", "spread"])
