@@ -98,14 +98,14 @@ def weights(data: str) -> None:
             for axis, k in zip(axes, sorted(run["xi"], key=int), strict=False):
                 others = np.array(run["xi"][k])
                 np.fill_diagonal(others, np.nan)
-                picture = axis.imshow(others, cmap="viridis", norm=PowerNorm(0.4))  # large groups have small weights
+                picture = axis.imshow(others, cmap="viridis", norm=PowerNorm(0.4, vmin=0))  # large groups weigh little
                 axis.set(title=f"{sigma}, round {k}", xlabel="message of client", ylabel="cloud model of client")
-                figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8)
+                figure.colorbar(picture, ax=axis, label="weight ξ", shrink=0.8, pad=0.02)
     axes[2].set(xlabel="round", ylabel="adjusted Rand index", title="groups found from ξ alone", ylim=(-0.05, 1.05))
     axes[2].legend(fontsize=8)
     _save(figure, f"weights-{data}")
 
 
 def _save(figure: Any, name: str) -> None:
-    figure.savefig(IMAGES / f"{name}.png", dpi=100)
+    figure.savefig(IMAGES / f"{name}.png", dpi=100, bbox_inches="tight", pad_inches=0.08)
     plt.close(figure)
