@@ -34,8 +34,8 @@ TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
 SLOW = ("scaffold", "apfl")
 
 LOCAL = {"sigma": "local", "sharpness": 4.0, "self_weight": "uniform"}
-"""FedAMP as we would run it where there may be groups: a scale for each client, and nobody told who is alike. The
-sharpness is what was best for u on the digits, so that it has seen none of these data."""
+"""FedAMP with a scale for each client, and nobody told who is alike. The sharpness is what was best for u on the
+digits, so that it has seen none of these data."""
 
 WATCHED = {**JUDGED, **dict.fromkeys(("fedavg", "fedprox"), ("own", "received"))}
 """The models of a run that are in a table: none of them may still get better where it ends early."""

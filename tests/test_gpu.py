@@ -33,6 +33,16 @@ def test_recorded_passes_give_what_the_loop_gives(method):
     torch.testing.assert_close(stacked.models["own"].params, loop.models["own"].params, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["fedamp", "heurfedamp"])
+@pytest.mark.parametrize("sigma", ["median", "local", "spread", 10.0])
+def test_every_scale_is_deterministic(method, sigma):
+    """torch raises where an operation is not."""
+    settings = {"clients": pairs(5, 30), "rounds": 3, "epochs": 1, "batch_size": 20, "model": small_cnn()}
+    settings |= {"method": {"name": method, "sigma": sigma}, "device": "cuda", "deterministic": True}
+    first, second = (fedamp.run(**settings) for _ in range(2))
+    assert torch.equal(first.models["own"].params, second.models["own"].params)
+
+
 def test_a_replay_is_the_plain_call():
     graphs, g = Graphs(), torch.Generator(device="cuda").manual_seed(0)
 

@@ -154,7 +154,9 @@ def squared_distances(rows: Tensor) -> Tensor:
     are seen from one of them, so that what they share cancels before it is squared: the one of median length, since
     seen from a model that has gone astray all others would be the same.
     """
-    gram = _gram(rows, origin=rows[rows.norm(dim=1).median(dim=0).indices]) if len(rows) else _gram(rows)
+    middle = (len(rows) - 1) // 2
+    by_length = rows.norm(dim=1).argsort(stable=True)  # a GPU's median is not deterministic
+    gram = _gram(rows, origin=rows.index_select(0, by_length[middle : middle + 1])[0]) if len(rows) else _gram(rows)
     norms = gram.diagonal()
     distances = (norms[:, None] + norms - gram - gram.T).clamp(min=0)
     return distances.fill_diagonal_(0)
@@ -187,7 +189,7 @@ SCALES = ("median", "local", "spread")
 much these differ."""
 
 ASTRAY = 10
-"""How many times further beyond the median than the nearest is before it a model may lie and still count as it is."""
+"""A distance enters the spread up to median + ASTRAY (median - nearest): beyond that a model has gone astray."""
 
 
 def scale(distances: Tensor, word: str) -> Tensor:
@@ -202,14 +204,20 @@ def scale(distances: Tensor, word: str) -> Tensor:
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
-    own = others.nanmedian(1, keepdim=True).values if word == "local" else _spread(others)
+    own = _middle(others, 0).nan_to_num(0.0) if word == "local" else _spread(others)
     return torch.where(own > 1e-9 * overall, own, overall)
 
 
+def _middle(others: Tensor, least: int) -> Tensor:
+    """Return each row's lower median `(m, 1)`, with one nan left out; at least the value at place `least`."""
+    place = max(least, (len(others) - 2) // 2)
+    return others.sort(1).values[:, min(place, len(others) - 1), None]  # nan comes last
+
+
 def _spread(others: Tensor) -> Tensor:
-    """Return each row's standard deviation `(m, 1)`; what is nan is left out, and what has gone astray cut off."""
-    ordered = others.sort(1).values  # nan comes last
-    near, median = ordered[:, :1], ordered[:, (len(others) - 1) // 2, None]
+    """Return each row's standard deviation `(m, 1)`, with nan left out and what has gone astray cut off."""
+    near = others.sort(1).values[:, :1]
+    median = _middle(others, 1)  # of two others the farther one: no distance from the nearest would cut everything off
     kept = others.clamp(max=median + ASTRAY * (median - near))
     return (kept - kept.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt().nan_to_num(0.0)
 

@@ -19,9 +19,9 @@ CIFAR100 (practical: 1000 (500)). The self weight is the oracle's only in the pr
 elsewhere it is uniform.
 
 EMNIST is often at hand as its test split alone, in which some classes are too small for all: its clients may share
-training samples, and the record tells how many do. sigma, in the practical setting: what validation chose for the
-clients' own models (docs/reproduction.md); elsewhere the median of the distances. APFL's mixture likewise; elsewhere
-0.5, which is not tuned.
+training samples, and the record tells how many do. sigma and APFL's mixture, in the practical setting of the MNIST
+family: what validation chose for the clients' own models (docs/reproduction.md). Elsewhere the median of the distances,
+and 0.5, which is not tuned.
 """
 
 from typing import Any

@@ -83,7 +83,8 @@ def play_round(
     """Play round k: server_send, client_update of the present clients, server_receive.
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
-    received: one such row in a mixture, at whatever weight, would be the end of every model.
+    received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
+    of every model.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -106,9 +107,14 @@ def play_round(
     for rows in reply.values():
         sound &= rows.finite().cpu()
     events = [*diagnostics["events"], *_not_finite(who, sound, losses)]
+    if present.all() and sound.all():  # nobody to be left where they were
+        after = part
+    else:
+        kept = sound.nonzero()[:, 0]
+        after = clients.put(who[kept], part.take(kept))
     return Round(
         server=_receive(method, server, reply, present, sound),
-        clients=part if present.all() else clients.put(who, part),
+        clients=after,
         present=present,
         models=method.client_models(part, received),
         losses=losses,
@@ -130,7 +136,7 @@ def _receive(method: Method, server: State, reply: Message, present: Tensor, sou
 def _not_finite(who: Tensor, sound: Tensor, losses: Mapping[str, Tensor]) -> list[str]:
     cure = "Lower the learning rate, or look for values in the client's data that are not finite"
     looked_at = [("training loss", "is not finite", loss.isfinite().cpu()) for loss in losses.values()]
-    looked_at.append(("model", "is not finite, and counts as absent in this round", sound))
+    looked_at.append(("model", "is not finite: it is not received, and the client goes on from its last one", sound))
     events = {}
     for what, told, finite in looked_at:
         if not finite.all():

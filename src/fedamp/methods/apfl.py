@@ -76,4 +76,4 @@ class APFL(Method):
         The buffers are v's: training passes through the mixture are what moved them.
         """
         w, v, a = state.rows["w"].params, state.rows["v"], state.rows["a"].params
-        return {"own": Rows(a * v.params + (1 - a) * w, v.buffers), "received": message["w"]}
+        return {"own": Rows(torch.lerp(w, v.params, a), v.buffers), "received": message["w"]}
