@@ -262,7 +262,8 @@ def surroundings() -> str:
         told = json.loads(path.read_text())
         key = (told["device"], f"torch {told['torch']}", told["description"]["precision"])
         found[key] = found.get(key, 0) + 1
-    return "; ".join(f"{count} runs on {', '.join(key)}" for key, count in found.items()) or "No run yet."
+    told = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in found.items())
+    return "; ".join(told) or "No run yet."
 
 
 def stopped() -> str:
@@ -450,6 +451,13 @@ def readme() -> str:
     found = (
         f"With alpha falling every {TUNING_ROUNDS // 3} rounds instead of every 30, and nobody told the groups, "
         f"FedAMP's u comes to\n**{faster}** on EMNIST in {TUNING_ROUNDS} rounds: more than any of our figures above."
+    )
+    fedavg, fedamp = (
+        mean(of_label("robust-fmnist", f"poisoned-{method}", "received"), "last") for method in ("fedavg", "fedamp")
+    )
+    found += (
+        f"\nWith 5 of 50 clients on FMNIST sending flipped models ten times as large, FedAvg ends at {fedavg} and FedAMP's "
+        f"u at\n**{fedamp}**: who lies far from everyone gets no weight."
     )
     return f"{before}{BEGIN}{table}\n\n{found}\n{END}{after}"
 
