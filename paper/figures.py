@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from experiments import RESULTS
-from page import OURS, ROWS, TITLES, found
+from outcomes import OURS, ROWS, TITLES, found
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 

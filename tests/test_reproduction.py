@@ -6,6 +6,7 @@ import time
 import pytest
 
 import experiments
+import outcomes
 import page
 import run
 from fedamp.description import Description, Named
@@ -240,7 +241,7 @@ def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, di
         return {0: {**kept[row.entry], "run": kept}} if kept and table == "table3-emnist" else {}
 
     monkeypatch.setattr(figures, "found", found)
-    monkeypatch.setattr(figures, "RESULTS", page.RESULTS)
+    monkeypatch.setattr(figures, "RESULTS", outcomes.RESULTS)
     monkeypatch.setattr(figures, "IMAGES", tmp_path / "images")
     (tmp_path / "images").mkdir()
     figures.draw_all()

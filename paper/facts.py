@@ -1,0 +1,156 @@
+"""The numbers in the page's text."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+from experiments import PATIENCE, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of
+from outcomes import NOT_RUN, OURS, PAPER, ROWS, Row, Told, found, gain, mean, of_label, read
+from tables import ROBUST
+
+
+def tried(data: str, value: int, entry: str) -> str:
+    """Return the test accuracy that a tuning run of HeurFedAMP with this sigma came to."""
+    told = read(f"tune-{data}", label_of("heurfedamp", value))
+    return NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
+
+
+def in_words(mine: Told, theirs: Told) -> str:
+    """Return a gain and its p, in words."""
+    points, _, p = gain(mine, theirs).partition(", ")
+    return f"{points} points (p {p if p.startswith('<') else '= ' + p})" if p else NOT_RUN
+
+
+def against(data: str, ours: Row, other: str) -> str:
+    """Return the gain of a row of Table 3 over another by name, in words."""
+    row = next(row for row in ROWS if row.name == other)
+    return in_words(found(f"table3-{data}", ours), found(f"table3-{data}", row))
+
+
+def brief(variant: str, other: str) -> str:
+    """Return what u of a short run of FedAMP on EMNIST gains over a row of Table 3, in words."""
+    row = next(row for row in ROWS if row.name == other)
+    return in_words(of_label("ablation-emnist", variant, "received"), found("table3-emnist", row))
+
+
+def window(label: str, entry: str, first: int, last: int) -> str:
+    """Return the mean accuracy of EMNIST runs over some rounds (from 1) and all seeds."""
+    curves = [one["curve"][first - 1 : last] for one in of_label("table3-emnist", label, entry).values()]
+    rounds = [value for curve in curves for value in curve]
+    return f"{statistics.mean(rounds):.2f}" if rounds else NOT_RUN
+
+
+def weighed(table: str, label: str, k: int) -> tuple[str, str]:
+    """Return the mean weight, in round k of the first seed, of clients of the same group and of other groups."""
+    told = read(table, f"{label}-seed0")
+    if told is None:
+        return NOT_RUN, NOT_RUN
+    groups, xi = told["groups"], told["xi"][str(k)]
+    pairs = [(i, j) for i, j in itertools.product(range(len(xi)), repeat=2) if i != j]
+    same = [xi[i][j] for i, j in pairs if groups[i] == groups[j]]
+    other = [xi[i][j] for i, j in pairs if groups[i] != groups[j]]
+    return f"{statistics.mean(same):.4f}", f"{statistics.mean(other):.4f}"
+
+
+def heard(table: str, label: str, k: int) -> str:
+    """Return the largest share that one group gets, in round k of the first seed, from the clients of other groups."""
+    told = read(table, f"{label}-seed0")
+    if told is None:
+        return NOT_RUN
+    groups, xi = told["groups"], told["xi"][str(k)]
+    shares = {
+        group: statistics.mean(
+            sum(weight for weight, of in zip(row, groups, strict=True) if of == group) / (1 - row[i])
+            for i, row in enumerate(xi)
+            if groups[i] != group
+        )
+        for group in set(groups)
+    }
+    return f"{max(shares.values()):.2f}"
+
+
+def by_group(mine: Told, theirs: Told) -> dict[str, str]:
+    """Return the mean gain in each group of clients, over the seeds that both have."""
+    both = sorted(mine.keys() & theirs.keys())
+    gains: dict[int, list[float]] = {}
+    for seed in both:
+        told = zip(mine[seed]["run"]["groups"], mine[seed]["per_client"], theirs[seed]["per_client"], strict=True)
+        for group, ours, other in told:
+            gains.setdefault(group, []).append(ours - other)
+    return {f"group_{group}": f"{statistics.mean(gains[group]):+.2f}" for group in sorted(gains)}
+
+
+def last_read(label: str) -> int:
+    """Return the last round, over the seeds, in which the weights of EMNIST's runs tell anything of the groups."""
+    runs = [one["run"]["recovery"] for one in of_label("table3-emnist", label, "own").values()]
+    return max(k for recovery in runs for k, index in enumerate(recovery, start=1) if index > 0.1)
+
+
+def latest(table: str, label: str, entry: str) -> int:
+    """Return the latest round, over the seeds, in which a run was at its best."""
+    return max(one["best_round"] for one in of_label(table, label, entry).values())
+
+
+def facts() -> dict[str, object]:
+    """Return them all, by the names that they have in page.md."""
+    numbers = {
+        f"{prefix}{data}_{row.run.replace('-', '_')}_{row.entry}": mean(found(f"{table}-{data}", row))
+        for prefix, table in (("", "table3"), ("pathological_", "table2"))
+        for data in ("emnist", "fmnist", "mnist")
+        for row in ROWS
+    }
+    gains = {
+        f"gain_{data}_{ours.run.replace('-', '_')}_{ours.entry}_{other.replace('-', '')}": against(data, ours, other)
+        for data in ("emnist", "fmnist", "mnist")
+        for ours in OURS
+        for other in ("Separate", "FedAvg", "FedAvg-FT", "FedProx-FT")
+    }
+    tries = {
+        f"tried_{data}_{value}_{entry}": tried(data, value, entry)
+        for data in ("emnist", "fmnist", "mnist")
+        for value in (1, 100)
+        for entry in ("own", "received")
+    }
+    changes = {}
+    for data, variant, entry in itertools.product(("emnist", "fmnist"), VARIANTS, ("own", "received")):
+        name = f"{data}_{variant.replace('-', '_')}_{entry}"
+        told = of_label(f"ablation-{data}", variant, entry)
+        changes[name] = mean(told)
+        changes[f"lost_{name}"] = in_words(of_label(f"ablation-{data}", "base", entry), told)
+    wrong = {
+        f"{trouble}_{row.run}_{row.entry}_{which}": mean(
+            of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry), which
+        )
+        for trouble, row, which in itertools.product(TROUBLES, ROBUST, ("best", "last"))
+    }
+    local_in, local_out = weighed("table3-emnist", "fedamp-local", 10)
+    return {
+        **numbers,
+        **gains,
+        **tries,
+        **changes,
+        **wrong,
+        **by_group(
+            of_label("ablation-emnist", "no-oracle", "received"),
+            found("table3-emnist", next(row for row in ROWS if row.name == "FedAMP, u")),
+        ),
+        **{f"brief_{other.replace('-', '')}": brief("no-oracle", other) for other in ("FedAvg-FT", "FedProx-FT")},
+        **{
+            f"{name}_{first}": window(label, "own", first, first + 9)
+            for name, label in (("w", "heurfedamp-sigma-10"), ("ft", "fedavg"))
+            for first in (51, 61)
+        },
+        "u_early": window("fedamp-sigma-10", "received", 8, 12),
+        "u_middle": window("fedamp-sigma-10", "received", 51, 60),
+        "local_in": local_in,
+        "local_out": local_out,
+        "heard": heard("table3-fmnist", "fedamp-local", 90),
+        "last_read": last_read("heurfedamp-sigma-10"),
+        "gradient_w": latest("ablation-emnist", "gradient", "own"),
+        "gradient_u": latest("ablation-emnist", "gradient", "received"),
+        "paper_gain": f"{PAPER['table3']['emnist'][7] - PAPER['table3']['emnist'][3]:.2f}",
+        "tuning_rounds": TUNING_ROUNDS,
+        "falls": TUNING_ROUNDS // 3,
+        **{f"patience_{method}": rounds for method, rounds in PATIENCE.items()},
+    }

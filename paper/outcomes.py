@@ -1,0 +1,125 @@
+"""What the runs in results/ came to, by the rows of the paper's tables, beside the paper's own figures."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import wilcoxon
+
+from experiments import GRIDS, RESULTS, SEEDS, label_of, tuned
+
+Told = Mapping[int, Mapping[str, Any]]
+"""The scores of one model of a run, by seed."""
+
+DATA = ("mnist", "fmnist", "emnist", "cifar100")
+TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the paper's tables: which run it is read from, and by which of its models the method is judged."""
+
+    name: str
+    run: str
+    entry: str  # "own": after local training; "received": what the server sent
+    place: int | None  # of the paper's figure; None for what is not in the paper
+
+
+ROWS = (
+    Row("Separate", "separate", "own", 0),
+    Row("FedAvg", "fedavg", "received", 1),
+    Row("FedProx", "fedprox", "received", 2),
+    Row("FedAvg-FT", "fedavg", "own", 3),
+    Row("FedProx-FT", "fedprox", "own", 4),
+    Row("SCAFFOLD", "scaffold", "own", 5),
+    Row("APFL", "apfl", "own", 6),
+    Row("FedAMP, w", "fedamp", "own", 7),
+    Row("FedAMP, u", "fedamp", "received", 7),
+    Row("HeurFedAMP, w", "heurfedamp", "own", 8),
+    Row("HeurFedAMP, u", "heurfedamp", "received", 8),
+    Row("FedAMP local, w", "fedamp-local", "own", None),
+    Row("FedAMP local, u", "fedamp-local", "received", None),
+)
+OURS = ROWS[-6:]
+
+# Huang et al., AAAI 2021: Tables 1 (IID), 2 (pathological) and 3 (practical), BMTA in percent.
+PAPER = {
+    "table1": {
+        "mnist": (99.27, 99.31, 98.81, 98.98, 98.72, 98.89, 98.93, 99.22, 99.28),
+        "fmnist": (81.66, 91.94, 90.19, 90.17, 89.02, 89.04, 91.03, 92.05, 91.80),
+        "emnist": (54.41, 74.38, 73.14, 70.53, 69.49, 72.51, 73.95, 74.07, 74.07),
+        "cifar100": (9.82, 49.59, 46.50, 35.07, 40.77, 43.06, 49.02, 45.68, 45.88),
+    },
+    "table2": {
+        "mnist": (98.73, 98.39, 97.15, 99.66, 99.63, 99.34, 98.24, 99.53, 99.38),
+        "fmnist": (97.67, 77.88, 83.80, 98.07, 98.00, 94.58, 97.44, 97.95, 98.17),
+        "emnist": (99.15, 19.44, 48.81, 99.24, 99.27, 98.75, 98.90, 99.27, 99.26),
+        "cifar100": (92.67, 2.70, 2.81, 95.00, 94.36, 2.04, 52.11, 94.87, 94.74),
+    },
+    "table3": {
+        "mnist": (86.30, 81.82, 81.46, 91.79, 94.10, 98.50, 85.05, 97.59, 97.36),
+        "fmnist": (86.73, 79.50, 78.71, 89.73, 87.51, 40.20, 84.08, 90.97, 91.37),
+        "emnist": (61.78, 72.27, 70.55, 78.93, 77.31, 77.98, 59.07, 81.22, 81.47),
+        "cifar100": (39.99, 35.21, 37.31, 49.00, 50.24, 21.29, 16.45, 53.04, 53.27),
+    },
+}
+
+
+def read(table: str, label: str) -> dict[str, Any] | None:
+    """Return the result of a cell, or None where it was not run."""
+    path = RESULTS / table / f"{label}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def found(table: str, row: Row) -> dict[int, dict[str, Any]]:
+    """Return what a row's runs in a table came to, by seed."""
+    kind, _, data = table.partition("-")
+    label = row.run
+    if kind == "table3" and row.run in GRIDS and data != "cifar100":
+        value = tuned(data, row.run, row.entry)
+        if value is None:
+            return {}
+        label = label_of(row.run, value)
+    return of_label(table, label, row.entry)
+
+
+def of_label(table: str, label: str, entry: str) -> dict[int, dict[str, Any]]:
+    """Return the scores of one of a run's models, by seed."""
+    told = {seed: read(table, f"{label}-seed{seed}") for seed in SEEDS}
+    return {seed: {**one[entry], "run": one} for seed, one in told.items() if one is not None and entry in one}
+
+
+def score(told: Told) -> str:
+    """Return mean and spread of the seeds, in words."""
+    best = [one["best"] for one in told.values()]
+    if not best:
+        return NOT_RUN
+    if len(best) == 1:
+        return f"{best[0]:.2f}"
+    seeds = "" if len(best) == len(SEEDS) else f" ({len(best)})"
+    return f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}{seeds}"
+
+
+def mean(told: Told, which: str = "best") -> str:
+    """Return the mean of the seeds, for the text."""
+    return f"{statistics.mean(one[which] for one in told.values()):.2f}" if told else NOT_RUN
+
+
+def gain(mine: Told, theirs: Told) -> str:
+    """Return the mean gain over clients, each at its mean over the seeds that both have, and Wilcoxon's p."""
+    both = mine.keys() & theirs.keys()
+    if not both:
+        return NOT_RUN
+    ours, others = ([statistics.mean(client) for client in _of_clients(of, both)] for of in (mine, theirs))
+    gains = [a - b for a, b in zip(ours, others, strict=True)]
+    p = wilcoxon(ours, others).pvalue if any(gains) else 1.0
+    return f"{statistics.mean(gains):+.2f}, {'< 1e-4' if p < 1e-4 else f'{p:.2g}'}"
+
+
+def _of_clients(told: Told, seeds: Collection[int]) -> list[tuple[float, ...]]:
+    return list(zip(*(told[seed]["per_client"] for seed in sorted(seeds)), strict=True))

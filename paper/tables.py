@@ -1,0 +1,160 @@
+"""The page's tables, in markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from experiments import GRIDS, JUDGED, RESULTS, TRAINED, TROUBLES, VARIANTS, label_of, tuned
+from outcomes import DATA, NOT_RUN, OURS, PAPER, ROWS, TITLES, found, gain, of_label, read, score
+
+
+def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
+    """Return one of the paper's tables, ours beside the paper's."""
+    lines = ["| method | " + " | ".join(f"{TITLES[data]} | paper" for data in sets) + " |"]
+    lines.append("|---|" + "---:|" * (2 * len(sets)))
+    for row in ROWS if kind == "table3" else [row for row in ROWS if row.place is not None]:
+        cells = []
+        for data in sets:
+            paper = "–" if row.place is None else f"{PAPER[kind][data][row.place]:.2f}"
+            cells += [score(found(f"{kind}-{data}", row)), paper]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def significance(data: str) -> str:
+    """Return Wilcoxon's tests over clients: a client's accuracy is its mean over the seeds that both have."""
+    lines = ["| against | " + " | ".join(row.name for row in OURS) + " |", "|---|" + "---:|" * len(OURS)]
+    for row in ROWS[: -len(OURS)]:
+        cells = [gain(found(f"table3-{data}", ours), found(f"table3-{data}", row)) for ours in OURS]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def tuning(data: str) -> str:
+    """Return what was tried for each knob: validation accuracy of both models, what was chosen in bold; and the test's.
+
+    The last two columns played no part in the choice.
+    """
+    lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
+    for method, (knob, values) in GRIDS.items():
+        judged = JUDGED.get(method, ("own",))
+        best = {entry: tuned(data, method, entry) for entry in judged}
+        for value in values:
+            told = read(f"tune-{data}", label_of(method, value))
+            cells = []
+            for entry in ("own", "received"):
+                number = NOT_RUN if told is None else f"{told['validation'][entry]:.2f}"
+                chosen = entry in judged and best[entry] == value
+                cells.append("" if entry not in judged else f"**{number}**" if chosen else number)
+            for entry in ("own", "received"):
+                number = NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
+                cells.append(number if entry in judged else "")
+            lines.append(f"| {TITLES_OF[method]} | {knob} {value:g} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+TITLES_OF = {"fedamp": "FedAMP", "heurfedamp": "HeurFedAMP", "apfl": "APFL"}
+CHANGES = {
+    "base": "as it is",
+    "uniform": "no attention: all others weigh the same (sigma infinite)",
+    "equal": "no attention, and no self weight of its own: everyone weighs 1/m",
+    "no-oracle": "self weight 1/m instead of the paper's, which knows the groups",
+    "start-w": "local training starts at the client's own model, not at its cloud model",
+    "gradient": "Eq. 5 as printed (sigma the median; alpha lowered where a self weight would be negative)",
+    "own-init": "each client begins at a random model of its own",
+    "local": "a scale for each client (sigma local, sharpness 4), self weight 1/m",
+}
+
+
+def ablation() -> str:
+    """Return what FedAMP loses or gains by each change."""
+    sets = [(data, entry) for data in ("emnist", "fmnist") for entry in ("own", "received")]
+    heads = [f"{TITLES[data]}, {'w' if entry == 'own' else 'u'}" for data, entry in sets]
+    lines = ["| FedAMP | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(sets)]
+    for variant in VARIANTS:
+        cells = [score(of_label(f"ablation-{data}", variant, entry)) for data, entry in sets]
+        lines.append(f"| {CHANGES[variant]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+WRONG = {
+    "clean": "nothing",
+    "noise20": "20 % of all training labels are wrong",
+    "noise40": "40 % of all training labels are wrong",
+    "absent20": "a client is away with probability 0.2",
+    "absent50": "a client is away with probability 0.5",
+    "poisoned": "5 of 50 clients send flipped, scaled models",
+}
+
+
+ROBUST = [row for row in ROWS if row.run in TRAINED]
+
+
+def robustness() -> str:
+    """Return what every method loses where something goes wrong."""
+    lines = ["| what is wrong | " + " | ".join(row.name for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
+    for trouble in TROUBLES:
+        cells = [score(of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in ROBUST]
+        lines.append(f"| {WRONG[trouble]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def theorems(name: str, value: str) -> str:
+    """Return a theorem's curve beside its bound."""
+    told = json.loads((RESULTS / "theorems.json").read_text())[name]
+    lines = ["| K | seen | bound |", "|---:|---:|---:|"]
+    lines += [f"| {line['K']} | {line[value]:.3g} | {line[value + '_bound']:.3g} |" for line in told["lines"]]
+    return "\n".join(lines)
+
+
+def diminishing() -> str:
+    """Return in words how far diminishing steps came."""
+    told = json.loads((RESULTS / "theorems.json").read_text())
+    convex, smooth = told["convex"]["diminishing"], told["smooth"]["diminishing"]
+    return (
+        f"from round 1 to {convex[-1]['k']}, H - H\\* of the first problem falls from {convex[0]['gap']:.3g} to "
+        f"{convex[-1]['gap']:.2g}, and the squared gradient of the second from {smooth[0]['gradient']:.3g} to "
+        f"{smooth[-1]['gradient']:.2g}"
+    )
+
+
+def surroundings() -> str:
+    """Return on what all of it was run."""
+    found: dict[tuple[str, ...], int] = {}
+    for path in sorted(RESULTS.glob("*/*.json")):
+        told = json.loads(path.read_text())
+        key = (told["device"], f"torch {told['torch']}", told["description"]["precision"])
+        found[key] = found.get(key, 0) + 1
+    told = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in found.items())
+    return "; ".join(told) or "No run yet."
+
+
+def stopped() -> str:
+    """Return which runs ended before their last round, and why."""
+    counts: dict[str, list[str]] = {}
+    for path in sorted(RESULTS.glob("*-*/*.json")):
+        told = json.loads(path.read_text())
+        if told["stopped"]:
+            kind, _, data = path.parent.name.partition("-")
+            where = TITLES[data] if kind == "table3" else path.parent.name
+            name = f"{where} {path.stem} ({len(told['own']['curve'])})"
+            counts.setdefault(told["stopped"], []).append(name)
+    return "\n".join(f"- {why}: {', '.join(names)}." for why, names in counts.items()) or "None."
+
+
+def tables() -> dict[str, str]:
+    """Return them all, by the names that they have in page.md."""
+    family = ("emnist", "fmnist", "mnist")
+    return {
+        **{kind: main_table(kind) for kind in PAPER},
+        **{f"significance_{data}": significance(data) for data in family},
+        **{f"tuning_{data}": tuning(data) for data in family},
+        "ablation": ablation(),
+        "robustness": robustness(),
+        "theorem1": theorems("convex", "gap"),
+        "theorem2": theorems("smooth", "gradient"),
+        "diminishing": diminishing(),
+        "surroundings": surroundings(),
+        "stopped": stopped(),
+    }
