@@ -6,14 +6,13 @@ import itertools
 import statistics
 
 from experiments import PATIENCE, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of
-from outcomes import NOT_RUN, OURS, PAPER, ROWS, Row, Told, found, gain, mean, of_label, read
-from tables import ROBUST
+from outcomes import NOT_RUN, OURS, PAPER, ROBUST, ROWS, Row, Told, found, gain, mean, named, of_label, read
 
 
-def tried(data: str, value: int, entry: str) -> str:
-    """Return the test accuracy that a tuning run of HeurFedAMP with this sigma came to."""
-    told = read(f"tune-{data}", label_of("heurfedamp", value))
-    return NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
+def tried(value: int) -> str:
+    """Return the test accuracy that u came to in MNIST's tuning run of HeurFedAMP with this sigma."""
+    told = read("tune-mnist", label_of("heurfedamp", value))
+    return NOT_RUN if told is None else f"{told['received']['best']:.2f}"
 
 
 def in_words(mine: Told, theirs: Told) -> str:
@@ -24,14 +23,12 @@ def in_words(mine: Told, theirs: Told) -> str:
 
 def against(data: str, ours: Row, other: str) -> str:
     """Return the gain of a row of Table 3 over another by name, in words."""
-    row = next(row for row in ROWS if row.name == other)
-    return in_words(found(f"table3-{data}", ours), found(f"table3-{data}", row))
+    return in_words(found(f"table3-{data}", ours), found(f"table3-{data}", named(other)))
 
 
 def brief(variant: str, other: str) -> str:
     """Return what u of a short run of FedAMP on EMNIST gains over a row of Table 3, in words."""
-    row = next(row for row in ROWS if row.name == other)
-    return in_words(of_label("ablation-emnist", variant, "received"), found("table3-emnist", row))
+    return in_words(of_label("ablation-emnist", variant, "received"), found("table3-emnist", named(other)))
 
 
 def window(label: str, entry: str, first: int, last: int) -> str:
@@ -71,25 +68,28 @@ def heard(table: str, label: str, k: int) -> str:
 
 
 def by_group(mine: Told, theirs: Told) -> dict[str, str]:
-    """Return the mean gain in each group of clients, over the seeds that both have."""
+    """Return the mean gain in each of EMNIST's groups of clients, over the seeds that both have."""
     both = sorted(mine.keys() & theirs.keys())
     gains: dict[int, list[float]] = {}
     for seed in both:
         told = zip(mine[seed]["run"]["groups"], mine[seed]["per_client"], theirs[seed]["per_client"], strict=True)
         for group, ours, other in told:
             gains.setdefault(group, []).append(ours - other)
-    return {f"group_{group}": f"{statistics.mean(gains[group]):+.2f}" for group in sorted(gains)}
+    means = {group: f"{statistics.mean(gains[group]):+.2f}" for group in gains}
+    return {f"group_{group}": means.get(group, NOT_RUN) for group in range(3)}
 
 
-def last_read(label: str) -> int:
+def last_read(label: str) -> str:
     """Return the last round, over the seeds, in which the weights of EMNIST's runs tell anything of the groups."""
     runs = [one["run"]["recovery"] for one in of_label("table3-emnist", label, "own").values()]
-    return max(k for recovery in runs for k, index in enumerate(recovery, start=1) if index > 0.1)
+    told = [k for recovery in runs for k, index in enumerate(recovery, start=1) if index > 0.1]
+    return str(max(told)) if told else NOT_RUN
 
 
-def latest(table: str, label: str, entry: str) -> int:
+def latest(table: str, label: str, entry: str) -> str:
     """Return the latest round, over the seeds, in which a run was at its best."""
-    return max(one["best_round"] for one in of_label(table, label, entry).values())
+    rounds = [one["best_round"] for one in of_label(table, label, entry).values()]
+    return str(max(rounds)) if rounds else NOT_RUN
 
 
 def facts() -> dict[str, object]:
@@ -105,12 +105,6 @@ def facts() -> dict[str, object]:
         for data in ("emnist", "fmnist", "mnist")
         for ours in OURS
         for other in ("Separate", "FedAvg", "FedAvg-FT", "FedProx-FT")
-    }
-    tries = {
-        f"tried_{data}_{value}_{entry}": tried(data, value, entry)
-        for data in ("emnist", "fmnist", "mnist")
-        for value in (1, 100)
-        for entry in ("own", "received")
     }
     changes = {}
     for data, variant, entry in itertools.product(("emnist", "fmnist"), VARIANTS, ("own", "received")):
@@ -128,12 +122,11 @@ def facts() -> dict[str, object]:
     return {
         **numbers,
         **gains,
-        **tries,
         **changes,
         **wrong,
         **by_group(
             of_label("ablation-emnist", "no-oracle", "received"),
-            found("table3-emnist", next(row for row in ROWS if row.name == "FedAMP, u")),
+            found("table3-emnist", named("FedAMP, u")),
         ),
         **{f"brief_{other.replace('-', '')}": brief("no-oracle", other) for other in ("FedAvg-FT", "FedProx-FT")},
         **{
@@ -141,6 +134,7 @@ def facts() -> dict[str, object]:
             for name, label in (("w", "heurfedamp-sigma-10"), ("ft", "fedavg"))
             for first in (51, 61)
         },
+        **{f"tried_{value}": tried(value) for value in (1, 100)},
         "u_early": window("fedamp-sigma-10", "received", 8, 12),
         "u_middle": window("fedamp-sigma-10", "received", 51, 60),
         "local_in": local_in,

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.stats import wilcoxon
 
-from experiments import GRIDS, RESULTS, SEEDS, label_of, tuned
+from experiments import GRIDS, RESULTS, SEEDS, TRAINED, label_of, tuned
 
 Told = Mapping[int, Mapping[str, Any]]
 """The scores of one model of a run, by seed."""
@@ -46,6 +46,13 @@ ROWS = (
     Row("FedAMP local, u", "fedamp-local", "received", None),
 )
 OURS = ROWS[-6:]
+ROBUST = [row for row in ROWS if row.run in TRAINED]
+
+
+def named(name: str) -> Row:
+    """Return a row by its name."""
+    return next(row for row in ROWS if row.name == name)
+
 
 # Huang et al., AAAI 2021: Tables 1 (IID), 2 (pathological) and 3 (practical), BMTA in percent.
 PAPER = {

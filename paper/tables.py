@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from experiments import GRIDS, JUDGED, RESULTS, TRAINED, TROUBLES, VARIANTS, label_of, tuned
-from outcomes import DATA, NOT_RUN, OURS, PAPER, ROWS, TITLES, found, gain, of_label, read, score
+from experiments import GRIDS, JUDGED, RESULTS, TROUBLES, VARIANTS, label_of, tuned
+from outcomes import DATA, NOT_RUN, OURS, PAPER, ROBUST, ROWS, TITLES, found, gain, of_label, read, score
 
 
 def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
@@ -88,9 +88,6 @@ WRONG = {
 }
 
 
-ROBUST = [row for row in ROWS if row.run in TRAINED]
-
-
 def robustness() -> str:
     """Return what every method loses where something goes wrong."""
     lines = ["| what is wrong | " + " | ".join(row.name for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
@@ -121,13 +118,13 @@ def diminishing() -> str:
 
 def surroundings() -> str:
     """Return on what all of it was run."""
-    found: dict[tuple[str, ...], int] = {}
+    counts: dict[tuple[str, ...], int] = {}
     for path in sorted(RESULTS.glob("*/*.json")):
         told = json.loads(path.read_text())
         key = (told["device"], f"torch {told['torch']}", told["description"]["precision"])
-        found[key] = found.get(key, 0) + 1
-    told = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in found.items())
-    return "; ".join(told) or "No run yet."
+        counts[key] = counts.get(key, 0) + 1
+    lines = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in counts.items())
+    return "; ".join(lines) or "No run yet"
 
 
 def stopped() -> str:

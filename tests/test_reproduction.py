@@ -9,6 +9,7 @@ import experiments
 import outcomes
 import page
 import run
+import tables
 from fedamp.description import Description, Named
 from fedamp.methods import METHODS
 from fedamp.presets import preset
@@ -18,6 +19,14 @@ def test_the_page_is_what_the_results_say():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run: python paper/page.py"
     assert page.README.read_text(encoding="utf-8") == page.readme(), "run: python paper/page.py"
     assert "| Separate |" in page.README.read_text(encoding="utf-8")
+
+
+def test_where_nothing_was_run_the_page_says_so(tmp_path, monkeypatch):
+    (tmp_path / "theorems.json").write_text((experiments.RESULTS / "theorems.json").read_text())
+    for module in (experiments, outcomes, tables):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    assert "| Separate | not run | 86.30 |" in page.page()
+    assert "**not run** on EMNIST" in page.readme()
 
 
 @pytest.fixture

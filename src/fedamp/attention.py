@@ -204,21 +204,23 @@ def scale(distances: Tensor, word: str) -> Tensor:
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
-    own = _middle(others, 0).nan_to_num(0.0) if word == "local" else _spread(others)
+    ordered = others.sort(
+        1
+    ).values  # nan, a client's distance to itself, comes last; a GPU's median is not deterministic
+    own = _lower_median(ordered).nan_to_num(0.0) if word == "local" else _spread(ordered)
     return torch.where(own > 1e-9 * overall, own, overall)
 
 
-def _middle(others: Tensor, least: int) -> Tensor:
-    """Return each row's lower median `(m, 1)`, with one nan left out; at least the value at place `least`."""
-    place = max(least, (len(others) - 2) // 2)
-    return others.sort(1).values[:, min(place, len(others) - 1), None]  # nan comes last
+def _lower_median(ordered: Tensor, least: int = 0) -> Tensor:
+    """Return each sorted row's lower median `(m, 1)`, its last entry left out; at least the value at place `least`."""
+    place = max(least, (len(ordered) - 2) // 2)
+    return ordered[:, min(place, len(ordered) - 1), None]
 
 
-def _spread(others: Tensor) -> Tensor:
-    """Return each row's standard deviation `(m, 1)`, with nan left out and what has gone astray cut off."""
-    near = others.sort(1).values[:, :1]
-    median = _middle(others, 1)  # of two others the farther one: no distance from the nearest would cut everything off
-    kept = others.clamp(max=median + ASTRAY * (median - near))
+def _spread(ordered: Tensor) -> Tensor:
+    """Return each sorted row's standard deviation `(m, 1)`, with nan left out and what has gone astray cut off."""
+    median = _lower_median(ordered, least=1)  # the nearest itself is no measure of what lies beyond it
+    kept = ordered.clamp(max=median + ASTRAY * (median - ordered[:, :1]))
     return (kept - kept.nanmean(1, keepdim=True)).square().nanmean(1, keepdim=True).sqrt().nan_to_num(0.0)
 
 

@@ -107,30 +107,19 @@ def play_round(
     for rows in reply.values():
         sound &= rows.finite().cpu()
     events = [*diagnostics["events"], *_not_finite(who, sound, losses)]
-    if present.all() and sound.all():  # nobody to be left where they were
-        after = part
-    else:
-        kept = sound.nonzero()[:, 0]
-        after = clients.put(who[kept], part.take(kept))
+    heard, ended = present.clone(), part
+    if not sound.all():  # to server and state, who is not heard was absent
+        heard[present] = sound
+        reply = {name: rows[sound] for name, rows in reply.items()}
+        ended = part.take(sound.nonzero()[:, 0])
     return Round(
-        server=_receive(method, server, reply, present, sound),
-        clients=after,
+        server=method.server_receive(server, reply, heard) if heard.any() else server,
+        clients=ended if heard.all() else clients.put(heard.nonzero()[:, 0], ended),
         present=present,
         models=method.client_models(part, received),
         losses=losses,
         diagnostics={**diagnostics, "events": events},
     )
-
-
-def _receive(method: Method, server: State, reply: Message, present: Tensor, sound: Tensor) -> State:
-    """Return the server's state after the replies of those who are `sound`, `(n,)`; the others count as absent."""
-    if sound.all():
-        return method.server_receive(server, reply, present)
-    if not sound.any():
-        return server
-    heard = present.clone()
-    heard[present] = sound
-    return method.server_receive(server, {name: rows[sound] for name, rows in reply.items()}, heard)
 
 
 def _not_finite(who: Tensor, sound: Tensor, losses: Mapping[str, Tensor]) -> list[str]:
