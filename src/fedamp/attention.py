@@ -204,9 +204,7 @@ def scale(distances: Tensor, word: str) -> Tensor:
     if word == "median":
         return distances.new_full((len(distances), 1), overall)
     others = distances + torch.diag(distances.new_full((len(distances),), torch.nan))
-    ordered = others.sort(
-        1
-    ).values  # nan, a client's distance to itself, comes last; a GPU's median is not deterministic
+    ordered = others.sort(1).values  # nan, the distance to itself, comes last; a GPU's median is not deterministic
     own = _lower_median(ordered).nan_to_num(0.0) if word == "local" else _spread(ordered)
     return torch.where(own > 1e-9 * overall, own, overall)
 
