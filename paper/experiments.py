@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.description import Description, Named
+from fedamp.errors import UserError
 from fedamp.presets import preset
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -96,7 +97,7 @@ def table(name: str) -> list[Cell]:
     """Return the cells of a table, in the order in which they are worth running."""
     kind, _, data = name.partition("-")
     if name not in NAMES:
-        raise ValueError(f"table is {name!r}; expected one of {', '.join(NAMES)}")
+        raise UserError(f"table is {name!r}; expected one of {', '.join(NAMES)}")
     return list(_MAKERS[kind](name, data))
 
 

@@ -32,6 +32,7 @@ from experiments import NAMES, WATCHED, Cell, table
 from fedamp.assembly import Federation, assemble
 from fedamp.chunks import Chunks
 from fedamp.description import Description
+from fedamp.errors import UserError
 from fedamp.experiment import EnoughError, play
 from fedamp.local import Training
 from fedamp.metrics import finite, score_table, summarise
@@ -103,7 +104,7 @@ class Runner:
         """Raise where the results beside this one are of other data: EMNIST's test split alone, say, or all of it."""
         for path in cell.path.parent.glob("*.json"):
             if (theirs := json.loads(path.read_text())["data"]) != note:
-                raise ValueError(
+                raise UserError(
                     f"the data of {cell.label} is {note!r}, but {path} has {theirs!r}; one table needs one kind of "
                     f"data: take the other's files, or move {path.parent} away"
                 )
@@ -238,7 +239,7 @@ def main() -> None:
                 runner.play(cell)
             except LaterError:
                 break
-            except ValueError as error:  # data that is not there, a precision that does not exist
+            except UserError as error:  # data that is not there, a precision that does not exist
                 parser.error(str(error))
             told = json.loads(cell.path.read_text())
             scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)

@@ -23,6 +23,7 @@ from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine, compile_pays
+from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
@@ -62,7 +63,7 @@ class Federation:
 def load_material(description: Description, data_dir: Path | None = None) -> Material:
     """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""
     if description.setting.name == "federation":
-        raise ValueError(
+        raise UserError(
             f"{description.data!r} is a federation over real machines, whose data nobody has in one place; "
             "`fedamp federation up` goes on with it"
         )
@@ -167,7 +168,7 @@ def assemble(
     training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
     wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
     if description.compile == "on" and device.type != "cuda":
-        raise ValueError(f"compile is on, but it is for GPUs, and this is {device.type}; leave it out")
+        raise UserError(f"compile is on, but it is for GPUs, and this is {device.type}; leave it out")
     flat.compile(wanted or description.compile == "on")
     facts |= {
         "input_shape": list(clients.x.shape[1:]),
@@ -201,7 +202,7 @@ def _given(clients: Clients, task: str) -> Material:
 def _dirty(material: Material, description: Description) -> Clients:
     """Return the clients with wrong labels, where they are asked for."""
     if description.label_noise and material.task.name == "regression":
-        raise ValueError("label_noise is for classification; this task is regression, leave it out")
+        raise UserError("label_noise is for classification; this task is regression, leave it out")
     noise, who = description.label_noise, description.noisy_clients
     return material.clients.with_label_noise(noise, material.num_outputs, description.seed, who)
 
@@ -209,9 +210,9 @@ def _dirty(material: Material, description: Description) -> Clients:
 def _tampering(description: Description, clients: Clients, flat: FlatModel) -> Tamper:
     for number in description.poisoned:
         if not 0 <= number < len(clients):
-            raise ValueError(f"poisoned client is {number}; expected numbers from 0 to {len(clients) - 1}")
+            raise UserError(f"poisoned client is {number}; expected numbers from 0 to {len(clients) - 1}")
     if len(set(description.poisoned)) == len(clients):
-        raise ValueError("all clients are poisoned; expected at least one that is not")
+        raise UserError("all clients are poisoned; expected at least one that is not")
     return poison(description.poisoned, description.poison_scale, flat.num_params)
 
 
@@ -224,9 +225,9 @@ def _check_model(flat: FlatModel, clients: Clients, num_outputs: int) -> None:
             output, _ = flat(row.params[0], row.buffers[0], x, training=False)
     except Exception as error:  # whatever a user's module does
         why = " ".join(str(error).split())[:200]
-        raise ValueError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
+        raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
     if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs:
-        raise ValueError(
+        raise UserError(
             f"the model {name} gives an output of shape {tuple(output.shape)} for {len(x)} samples; expected "
             f"({len(x)}, {num_outputs}): one number for each class, or one for a regression"
         )
@@ -241,11 +242,11 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checks.one_of("device", name.split(":")[0], ["auto", "cpu", "cuda"])
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device is {name!r}, but torch sees no CUDA device here; take cpu or auto")
+        raise UserError(f"device is {name!r}, but torch sees no CUDA device here; take cpu or auto")
     device = torch.device(name)
     if device.type == "cuda" and device.index is not None:
         if device.index >= torch.cuda.device_count():
-            raise ValueError(f"device is {name!r}, but there are {torch.cuda.device_count()} GPUs, numbered from 0")
+            raise UserError(f"device is {name!r}, but there are {torch.cuda.device_count()} GPUs, numbered from 0")
         torch.cuda.set_device(device)  # memory is measured, and graphs are recorded, on the current one
     return device
 
@@ -261,7 +262,7 @@ def first_models(
     """Return the model, and the first model of each client: the same wherever it is made."""
     if isinstance(model, nn.Module):
         if description.init == "own":
-            raise ValueError("init is 'own', but one module was given; give a function that builds a model instead")
+            raise UserError("init is 'own', but one module was given; give a function that builds a model instead")
         flat = FlatModel(copy.deepcopy(model).to(device))
         return flat, flat.row().repeat(len(numbers))
     builder = model or models.load_builder(description.model.name)
@@ -299,11 +300,11 @@ def as_clients(
 ) -> Clients:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each."""
     if not pairs:
-        raise ValueError("there are no clients; expected a list of (x, y), one for each")
+        raise UserError("there are no clients; expected a list of (x, y), one for each")
     tensors = []
     for i, parts in enumerate(pairs):
         if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
-            raise ValueError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
+            raise UserError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
         tensors.append([_tensor(i, part, target=bool(place % 2)) for place, part in enumerate(parts)])
     train = Clients.of([(x.to(_input_dtype(x)), y) for x, y, *_ in tensors], numbers)
     if len(pairs[0]) == 2:
@@ -325,19 +326,19 @@ def _tensor(client: int, part: Any, target: bool) -> Tensor:
         tensor = torch.as_tensor(part)
     except (TypeError, ValueError, RuntimeError) as error:
         why = " ".join(str(error).split())[:120]
-        raise ValueError(
+        raise UserError(
             f"the {what} of client {client} are no numbers ({why}); expected a tensor or an array"
         ) from None
     if target and tensor.ndim == 2 and tensor.shape[1] == 1:
         tensor = tensor[:, 0]
     if target and tensor.ndim != 1:
-        raise ValueError(
+        raise UserError(
             f"the targets of client {client} have shape {tuple(tensor.shape)}; expected one number a sample"
         )
     if tensor.is_floating_point() and not tensor.isfinite().all():
-        raise ValueError(f"the {what} of client {client} are not all finite; expected no nan and no infinity")
+        raise UserError(f"the {what} of client {client} are not all finite; expected no nan and no infinity")
     if target and not tensor.is_floating_point() and len(tensor) and tensor.min() < 0:
-        raise ValueError(f"client {client} has the label {int(tensor.min())}; expected classes numbered from 0")
+        raise UserError(f"client {client} has the label {int(tensor.min())}; expected classes numbered from 0")
     return tensor
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.errors import UserError
 from fedamp.rows import column_blocks
 
 
@@ -85,7 +86,7 @@ class _Clipped(Attention):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not checks.is_number(self.theta) or not 2 < self.theta < float("inf"):
-            raise ValueError(f"theta is {self.theta!r}; expected a finite number over 2")
+            raise UserError(f"theta is {self.theta!r}; expected a finite number over 2")
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ SelfWeight = float | tuple[float, ...] | str
 def check_self_weight(value: object) -> SelfWeight:
     """Return a self weight with a vector made a tuple; raise where it is none."""
     if value == "oracle":
-        raise ValueError("self_weight 'oracle' needs the setting's true groups; pass oracle_self_weight(groups)")
+        raise UserError("self_weight 'oracle' needs the setting's true groups; pass oracle_self_weight(groups)")
     if isinstance(value, str):
         checks.one_of("self_weight", value, ["uniform"])
         return value
@@ -240,7 +241,7 @@ def check_self_weight(value: object) -> SelfWeight:
         vector = tuple(float(v) for v in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         expected = "a number from 0 to 1, one for each client, or 'uniform'"
-        raise ValueError(f"self_weight is {value!r}; expected {expected}") from None
+        raise UserError(f"self_weight is {value!r}; expected {expected}") from None
     for client, entry in enumerate(vector):
         checks.share(f"self_weight of client {client}", entry)
     return vector
@@ -252,9 +253,7 @@ def oracle_self_weight(groups: Sequence[int] | None) -> tuple[float, ...]:
     The paper's choice, from a setting's true groups: knowledge that no deployment has.
     """
     if groups is None:
-        raise ValueError(
-            "self_weight 'oracle' needs true groups, and this setting has none; take 'uniform' or a number"
-        )
+        raise UserError("self_weight 'oracle' needs true groups, and this setting has none; take 'uniform' or a number")
     groups = list(groups)
     return tuple(1 / groups.count(group) for group in groups)
 
@@ -262,7 +261,7 @@ def oracle_self_weight(groups: Sequence[int] | None) -> tuple[float, ...]:
 def self_weights(value: SelfWeight, num_clients: int) -> Tensor:
     """Return xi_ii for each client, `(m,)` in float64."""
     if isinstance(value, tuple) and len(value) != num_clients:
-        raise ValueError(f"self_weight has {len(value)} entries for {num_clients} clients; expected one for each")
+        raise UserError(f"self_weight has {len(value)} entries for {num_clients} clients; expected one for each")
     given = 1 / num_clients if value == "uniform" else value
     return torch.as_tensor(given, dtype=torch.float64).expand(num_clients)
 

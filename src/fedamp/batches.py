@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Batching:
         checks.count("batch_size", self.batch_size)
         if (self.epochs is None) == (self.steps is None):
             given = f"epochs={self.epochs} and steps={self.steps}"
-            raise ValueError(f"got {given}; expected exactly one of the two: passes over the data, or batches")
+            raise UserError(f"got {given}; expected exactly one of the two: passes over the data, or batches")
         checks.count(*(("epochs", self.epochs) if self.steps is None else ("steps", self.steps)))
 
     def cuts(self, size: int) -> list[tuple[int, int]]:

@@ -4,6 +4,8 @@ import difflib
 import math
 from collections.abc import Collection
 
+from fedamp.errors import UserError
+
 
 def is_number(value: object) -> bool:
     """Whether a value is an int or a float; True and False are neither."""
@@ -16,40 +18,40 @@ def one_of(what: str, value: object, choices: Collection[str]) -> None:
         return
     near = difflib.get_close_matches(str(value).lower(), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"unknown {what} {value!r}{hint}; choose from {', '.join(sorted(choices))}")
+    raise UserError(f"unknown {what} {value!r}{hint}; choose from {', '.join(sorted(choices))}")
 
 
 def positive(what: str, value: object, *, finite: bool = True) -> None:
     """Raise unless value > 0; infinity passes where `finite` is False."""
     expected = "a finite number over 0" if finite else "a number over 0"
     if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise ValueError(f"{what} is {value!r}; expected {expected}")
+        raise UserError(f"{what} is {value!r}; expected {expected}")
     if finite and math.isinf(value):
-        raise ValueError(f"{what} is {value!r}; expected {expected}")
+        raise UserError(f"{what} is {value!r}; expected {expected}")
 
 
 def not_negative(what: str, value: object) -> None:
     """Raise unless value is finite and >= 0."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise ValueError(f"{what} is {value!r}; expected a finite number of 0 or more")
+        raise UserError(f"{what} is {value!r}; expected a finite number of 0 or more")
 
 
 def share(what: str, value: object) -> None:
     """Raise unless 0 <= value <= 1."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError(f"{what} is {value!r}; expected a number from 0 to 1")
+        raise UserError(f"{what} is {value!r}; expected a number from 0 to 1")
 
 
 def count(what: str, value: object, *, least: int = 1) -> None:
     """Raise unless value is a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{what} is {value!r}; expected a whole number of {least} or more")
+        raise UserError(f"{what} is {value!r}; expected a whole number of {least} or more")
 
 
 def truth(what: str, value: object) -> None:
     """Raise unless value is True or False."""
     if not isinstance(value, bool):
-        raise ValueError(f"{what} is {value!r}; expected true or false")
+        raise UserError(f"{what} is {value!r}; expected true or false")
 
 
 def positive_or(what: str, value: object, word: str, *, finite: bool = True) -> None:
@@ -57,5 +59,5 @@ def positive_or(what: str, value: object, word: str, *, finite: bool = True) -> 
     if value == word:
         return
     if isinstance(value, str):
-        raise ValueError(f"{what} is {value!r}; expected a number over 0 or {word!r}")
+        raise UserError(f"{what} is {value!r}; expected a number over 0 or {word!r}")
     positive(what, value, finite=finite)

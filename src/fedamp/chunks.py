@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from fedamp.errors import UserError
+
 
 @dataclass
 class Chunks:
@@ -35,7 +37,7 @@ class Chunks:
             work(part)
         except torch.OutOfMemoryError:
             if part.stop - part.start == 1:
-                raise ValueError(
+                raise UserError(
                     "one client's training alone does not fit into the device's memory; lower batch_size, take "
                     "precision bf16, or train on the CPU"
                 ) from None

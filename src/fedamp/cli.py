@@ -12,6 +12,7 @@ import typer
 from fedamp import __version__
 from fedamp.cli_data import data_app
 from fedamp.cli_federation import federation_app, silo_app
+from fedamp.errors import UserError
 from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result
 
 app = typer.Typer(
@@ -178,7 +179,7 @@ def compare_command(**given: Any) -> None:
     given["schema"] = None if given["schema"] is None else str(given["schema"])
 
     if seeds < 1:
-        raise ValueError(f"seeds is {seeds}; expected a whole number of 1 or more")
+        raise UserError(f"seeds is {seeds}; expected a whole number of 1 or more")
     names = compare.method_names(methods)
 
     def described(method: str) -> Any:
@@ -323,7 +324,7 @@ def main() -> None:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except ValueError as error:
+    except UserError as error:
         fail(str(error))
     except Exception as error:
         # The option parser's own errors: an unknown flag, a word where a number belongs.

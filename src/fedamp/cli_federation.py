@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from fedamp.errors import UserError
 from fedamp.terminal import fail, out, warn
 
 Flag = typer.Option
@@ -28,7 +29,7 @@ def needs_extra() -> None:
     from importlib.util import find_spec
 
     if missing := [name for name in ("flwr", "cryptography") if find_spec(name) is None]:
-        raise ValueError(f"{' and '.join(missing)} is not installed; install it: pip install 'fedamp[deploy]'")
+        raise UserError(f"{' and '.join(missing)} is not installed; install it: pip install 'fedamp[deploy]'")
 
 
 @federation_app.command("init")
@@ -75,7 +76,7 @@ def federation_init(
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
     if len(names) < 2:
-        raise ValueError(f"silos are {silos!r}; a federation needs two or more, say hospital-a,hospital-b,hospital-c")
+        raise UserError(f"silos are {silos!r}; a federation needs two or more, say hospital-a,hospital-b,hospital-c")
     # Two silos can compute each other's model: with three or more, no round begins with fewer.
     given["min_silos"] = min(3, len(names)) if min_silos is None else min_silos
     ruled = ("reply_timeout", "min_silos", "norm_factor", "strikes")
@@ -84,7 +85,7 @@ def federation_init(
     read = [read_schema(path) for path in schema]
     agreed = read[0] if len(read) == 1 else merge_schemas(read, [str(path) for path in schema])
     if agreed.label is not None and label not in (None, agreed.label):
-        raise ValueError(f"label is {label!r}, but the schema predicts {agreed.label!r}; leave it out, or make it anew")
+        raise UserError(f"label is {label!r}, but the schema predicts {agreed.label!r}; leave it out, or make it anew")
     flags["label"] = label or agreed.label
     title = name or folder.absolute().name
     description = describe(title, len(names), agreed.task, flags, config, set or [])
@@ -125,7 +126,7 @@ def describe(name: str, silos: int, task: str, flags: dict[str, Any], config: Pa
     values = read_toml(config) if config else {}
     for key in SIMULATED:
         if key in values:
-            raise ValueError(f"{config} sets {key}, which is for simulations; leave it out: silos are real here")
+            raise UserError(f"{config} sets {key}, which is for simulations; leave it out: silos are real here")
     for key, value in flags.items():
         # The file's parameters of this very choice stay.
         if value is not None and not (key in NAMED and key in values and Named.of(values[key]).name == value):
@@ -133,7 +134,7 @@ def describe(name: str, silos: int, task: str, flags: dict[str, Any], config: Pa
     if (flags["epochs"] is None) != (flags["steps"] is None):
         values.pop("steps" if flags["steps"] is None else "epochs", None)
     if values.get("task", "auto") not in ("auto", task):
-        raise ValueError(f"task is {values['task']!r}, but the schema is for {task}; make the schema anew with --task")
+        raise UserError(f"task is {values['task']!r}, but the schema is for {task}; make the schema anew with --task")
     values = apply_overrides({**values, "task": task}, overrides)
     spec = Named.of(values.get("model", "mlp")).name
     if ":" in spec:

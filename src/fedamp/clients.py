@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedamp import checks, seeds
+from fedamp.errors import UserError
 
 Positions = tuple[Tensor, ...]
 
@@ -33,16 +34,16 @@ class Clients:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
-            raise ValueError(f"there are {len(self.x)} inputs and {len(self.y)} targets; expected one for each")
+            raise UserError(f"there are {len(self.x)} inputs and {len(self.y)} targets; expected one for each")
         if not self.train:
-            raise ValueError("there are no clients; expected at least one")
+            raise UserError("there are no clients; expected at least one")
         if len(self.train) != len(self.numbers) or len(set(self.numbers)) != len(self.numbers):
             raise ValueError(
                 f"got numbers {self.numbers} for {len(self.train)} clients; expected one for each, none twice"
             )
         for number, positions in zip(self.numbers, self.train, strict=True):
             if not len(positions):
-                raise ValueError(f"client {number} has no training samples; expected at least one")
+                raise UserError(f"client {number} has no training samples; expected at least one")
 
     def __len__(self) -> int:
         return len(self.train)
@@ -52,9 +53,9 @@ class Clients:
         """Return clients from an (x, y) for each; they are numbered from 0 unless numbers are given."""
         for number, (x, y) in zip(range(len(pairs)) if numbers is None else numbers, pairs, strict=True):
             if len(x) != len(y):
-                raise ValueError(f"client {number} has {len(x)} inputs and {len(y)} targets; expected one for each")
+                raise UserError(f"client {number} has {len(x)} inputs and {len(y)} targets; expected one for each")
             if x.shape[1:] != pairs[0][0].shape[1:]:
-                raise ValueError(
+                raise UserError(
                     f"client {number} has inputs of shape {tuple(x.shape[1:])} and the first client of "
                     f"{tuple(pairs[0][0].shape[1:])}; expected the same for all"
                 )
@@ -112,14 +113,14 @@ class Clients:
         said = "held_out" if name == "test" else name
         checks.share(said, share)
         if name == "test" and not share:
-            raise ValueError("held_out is 0, but without test samples nothing can be scored; expected a share over 0")
+            raise UserError("held_out is 0, but without test samples nothing can be scored; expected a share over 0")
         if not share:
             return self
         train, held = [], []
         for number, positions in zip(self.numbers, self.train, strict=True):
             count = round(share * len(positions))
             if not 0 < count < len(positions):
-                raise ValueError(
+                raise UserError(
                     f"{said} is {share}, which leaves client {number} with {len(positions) - count} of its "
                     f"{len(positions)} samples to train on and {count} held out; expected at least one of each"
                 )
@@ -140,11 +141,11 @@ class Clients:
         checks.share("label_noise", share)
         for number in who or ():
             if number not in self.numbers:
-                raise ValueError(f"noisy client is {number!r}; expected numbers from {_range(self.numbers)}")
+                raise UserError(f"noisy client is {number!r}; expected numbers from {_range(self.numbers)}")
         if not share:
             return self
         if num_classes < 2:
-            raise ValueError(f"label_noise is {share}, but there is {num_classes} class: no wrong label to give")
+            raise UserError(f"label_noise is {share}, but there is {num_classes} class: no wrong label to give")
         train, copied, wrong, end = list(self.train), [], [], len(self.x)
         for i, number in enumerate(self.numbers):
             if who is not None and number not in who:

@@ -17,6 +17,7 @@ from fedamp import checks
 from fedamp.assembly import assemble
 from fedamp.checkpoints import write_whole
 from fedamp.description import Description, Named, parse_value
+from fedamp.errors import UserError
 from fedamp.experiment import play
 from fedamp.methods import METHODS
 from fedamp.metrics import score_table, summarise
@@ -55,7 +56,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
         key, equals, values = text.partition("=")
         table, dot, name = key.strip().partition(".")
         if not (equals and dot and name and values and table == "method"):
-            raise ValueError(f"got --grid {text!r}; expected method.NAME=VALUE,VALUE, say method.sigma=1,10,100")
+            raise UserError(f"got --grid {text!r}; expected method.NAME=VALUE,VALUE, say method.sigma=1,10,100")
         grid[name] = [parse_value(value.strip()) for value in values.split(",")]
     known = {f.name for method in METHODS.values() for f in fields(method)}
     for name in grid:
@@ -93,7 +94,7 @@ def plan(
                 words = [name, *(f"{key}={value}" for key, value in point.items()), f"seed{seed}"]
                 runs.append(Planned("-".join(words), replace(base, method=choice, seed=seed)))
     if any(grid.values()) and not all(run.description.validation for run in runs):
-        raise ValueError("a grid is chosen by validation accuracy, never by test: give --validation, say 0.2")
+        raise UserError("a grid is chosen by validation accuracy, never by test: give --validation, say 0.2")
     return runs
 
 
@@ -141,17 +142,17 @@ def _check_plan(runs: Sequence[Planned], folder: Path) -> None:
         path = folder / PLAN
         if not path.exists():
             if any(not entry.name.startswith(".") for entry in folder.iterdir()):
-                raise ValueError(f"{folder} is not empty and holds no comparison; give another folder with --out")
+                raise UserError(f"{folder} is not empty and holds no comparison; give another folder with --out")
             _write_json(path, planned)
             return
         there = json.loads(path.read_text())
     except OSError as error:
-        raise ValueError(f"can't write to {folder}: {error.strerror}; give another folder with --out") from None
+        raise UserError(f"can't write to {folder}: {error.strerror}; give another folder with --out") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"{folder / PLAN} can't be read as JSON ({error}); give another folder with --out") from None
+        raise UserError(f"{folder / PLAN} can't be read as JSON ({error}); give another folder with --out") from None
     for name, description in planned.items():
         if there.get(name, description) != description:
-            raise ValueError(f"{folder} holds another comparison: {name} differs; give another folder with --out")
+            raise UserError(f"{folder} holds another comparison: {name} differs; give another folder with --out")
     if set(planned) - set(there):
         _write_json(path, {**there, **planned})
 
@@ -172,7 +173,7 @@ def score_elsewhere(source: Path, target: Path, description: Description) -> Non
     """Write a finished run's record again as that of a method that scores the same trajectory at other models."""
     record = read_run(source)
     if record.result is None:
-        raise ValueError(f"{source} did not end; {target.name} needs it")
+        raise UserError(f"{source} did not end; {target.name} needs it")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for path in source.iterdir():
@@ -210,7 +211,7 @@ def read_plan(folder: Path) -> list[Planned]:
     """Return the runs that a comparison's folder was planned with."""
     there = read_json(folder / PLAN)
     if there is None:
-        raise ValueError(f"{folder} holds no comparison: there is no {PLAN} in it")
+        raise UserError(f"{folder} holds no comparison: there is no {PLAN} in it")
     return [Planned(name, Description.of(told)) for name, told in there.items()]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp import __version__, checks
+from fedamp.errors import UserError
 
 NAMED = ("setting", "model", "method")
 """What is chosen by a name and has parameters of its own."""
@@ -36,7 +37,7 @@ class Named:
             return cls(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
             return cls(value["name"], {k: math.inf if v == "inf" else v for k, v in value.items() if k != "name"})
-        raise ValueError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
+        raise UserError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Description:
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str):
-            raise ValueError(
+            raise UserError(
                 f"data is a {type(self.data).__name__}; expected a data set's name or a folder of silos (from Python, "
                 "your own samples go into clients=[(x, y), ...])"
             )
@@ -146,7 +147,7 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
     try:
         numbers = tuple(int(part) for part in parts)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise ValueError(f"{what} is {value!r}; expected numbers of clients, say 0,3,7") from None
+        raise UserError(f"{what} is {value!r}; expected numbers of clients, say 0,3,7") from None
     return numbers
 
 
@@ -164,9 +165,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
-        raise ValueError(f"can't read the configuration {path}: {error.strerror}") from None
+        raise UserError(f"can't read the configuration {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no valid TOML: {error}") from None
+        raise UserError(f"{path} is no valid TOML: {error}") from None
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:
@@ -176,12 +177,12 @@ def apply_overrides(values: Mapping[str, Any], overrides: list[str]) -> dict[str
         key, equals, text = override.partition("=")
         table, dot, name = key.strip().partition(".")
         if not (equals and dot and name and table in NAMED):
-            raise ValueError(
+            raise UserError(
                 f"got --set {override!r}; expected TABLE.NAME=VALUE with a table from {', '.join(NAMED)}, "
                 "say method.sigma=25"
             )
         if name == "name":
-            raise ValueError(f"got --set {override!r}; a {table} is chosen by --{table} {text.strip()}")
+            raise UserError(f"got --set {override!r}; a {table} is chosen by --{table} {text.strip()}")
         choice = Named.of(result.get(table, getattr(Description(), table)))
         result[table] = Named(choice.name, {**choice.parameters, name: parse_value(text.strip())})
     return result

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedamp import checks
 from fedamp.batches import Batching
 from fedamp.clients import Clients
+from fedamp.errors import UserError
 from fedamp.evaluate import outputs
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -88,7 +89,7 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
         fault = _fault(training, clients, w, "stacked")
     if fault is not None:
         if (really := _fault(training, clients, w, "loop")) is not None:
-            raise ValueError(f"a training step of {type(training.model.module).__name__} fails: {really}")
+            raise UserError(f"a training step of {type(training.model.module).__name__} fails: {really}")
         name = type(training.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
         return loop("vmap can't take the model", warning)

@@ -24,6 +24,7 @@ from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
 from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
+from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
@@ -79,7 +80,7 @@ class Result:
         """Return a client's final model as a module of its own, ready to be used."""
         rows = self.models[self.method.scored]
         if not 0 <= client < len(rows):
-            raise ValueError(f"client is {client}; expected a number from 0 to {len(rows) - 1}")
+            raise UserError(f"client is {client}; expected a number from 0 to {len(rows) - 1}")
         module = copy.deepcopy(self.model.module).cpu()
         row = rows[slice(client, client + 1)]
         module.load_state_dict(self.model.state_dict(row))
@@ -126,7 +127,7 @@ def play(
             return _play(description, federation, folder, observer)
     except torch.OutOfMemoryError as error:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
-        raise ValueError(
+        raise UserError(
             f"the models of {len(federation.clients)} clients do not fit into the device's memory "
             f"({str(error).split('.')[0]}); fedamp run --dry-run tells the need. Take fewer clients, or --device cpu"
         ) from None
@@ -214,7 +215,7 @@ def _begin(
     if saved is None:
         return None, []
     if saved.how["device"] != federation.w.params.device.type:
-        raise ValueError(
+        raise UserError(
             f"{folder.path} was begun on {saved.how['device']}, and would not give the same numbers on "
             f"{federation.w.params.device.type}; give the first --device again, or another folder with --out"
         )
@@ -288,9 +289,9 @@ def natural(values: Mapping[str, Any]) -> dict[str, Any]:
     if not (isinstance(data, str) and data and is_folder(data)):
         return dict(values)
     if values.get("clients") is not None:
-        raise ValueError(f"clients is {values['clients']}, but {data} is a folder of silos: they are the clients")
+        raise UserError(f"clients is {values['clients']}, but {data} is a folder of silos: they are the clients")
     if "setting" in values:
-        raise ValueError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
+        raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
     return {**values, "setting": "natural", "clients": count_silos(Path(data))}
 
 

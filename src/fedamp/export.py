@@ -16,6 +16,7 @@ from fedamp.checkpoints import write_whole
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import read_schema
 from fedamp.description import Description
+from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.methods import METHODS
 from fedamp.reading import MODELS, SCHEMA, read_run
@@ -44,16 +45,14 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     """Write a client's final model to `out`.safetensors and `out`.json, and return the first."""
     run = read_run(folder)
     if run.result is None:
-        raise ValueError(
-            f"{folder} did not end, so there are no final models; `fedamp resume {folder}` goes on with it"
-        )
+        raise UserError(f"{folder} did not end, so there are no final models; `fedamp resume {folder}` goes on with it")
     description, facts = Description.of(run.description), run.result["facts"]
     if description.setting.name == "federation":
-        raise ValueError(f"{folder} is the record of a federation: each silo has its model at home, in run/models")
+        raise UserError(f"{folder} is the record of a federation: each silo has its model at home, in run/models")
     if not 0 <= client < len(facts["sizes"]):
-        raise ValueError(f"client is {client}; expected a number from 0 to {len(facts['sizes']) - 1}")
+        raise UserError(f"client is {client}; expected a number from 0 to {len(facts['sizes']) - 1}")
     if description.model.name not in models.MODELS and ":" not in description.model.name:
-        raise ValueError(
+        raise UserError(
             f"the model of this run was given from Python ({description.model.name}); export it there, with "
             "result.client_model(number).state_dict()"
         )
@@ -63,7 +62,7 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
         one = slice(client, client + 1)
         row = Rows(tensors[f"{scored}.params"][one], tensors[f"{scored}.buffers"][one])
     except (OSError, SafetensorError, KeyError) as error:
-        raise ValueError(f"{folder / MODELS} can't be read ({error}); the folder is damaged") from None
+        raise UserError(f"{folder / MODELS} can't be read ({error}); the folder is damaged") from None
     builder = models.load_builder(description.model.name)
     shape, outputs = tuple(facts["input_shape"]), facts["num_outputs"]
     module = models.build(builder, shape, outputs, description.seed, **description.model.parameters)
@@ -79,7 +78,7 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     try:
         write_model(target, FlatModel(module), row, how)
     except OSError as error:
-        raise ValueError(f"can't write {target}: {error.strerror}; give another file with --out") from None
+        raise UserError(f"can't write {target}: {error.strerror}; give another file with --out") from None
     return target
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedamp.errors import UserError
 from fedamp.rows import Rows
 from fedamp.stacked import StackedModule
 
@@ -27,14 +28,14 @@ class FlatModel:
         self._params = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         self._buffers = {n: b for n, b in self.module.named_buffers() if n in persistent}
         if not self._params:
-            raise ValueError(f"{type(module).__name__} has no parameter that requires a gradient: nothing to train")
+            raise UserError(f"{type(module).__name__} has no parameter that requires a gradient: nothing to train")
         dtypes = {p.dtype for p in self._params.values()}
         if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
             names = ", ".join(sorted(str(t) for t in dtypes))
-            raise ValueError(f"{type(module).__name__} has parameters of {names}; expected one floating type")
+            raise UserError(f"{type(module).__name__} has parameters of {names}; expected one floating type")
         for name, buffer in self._buffers.items():
             if not buffer.isfinite().all():
-                raise ValueError(
+                raise UserError(
                     f"buffer {name!r} of {type(module).__name__} is not finite, so it can't be mixed between "
                     "clients; if it is a constant (a mask, say), register it with persistent=False"
                 )

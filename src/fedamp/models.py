@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedamp import checks, dropout, seeds
+from fedamp.errors import UserError
 
 
 def logistic(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -121,7 +122,7 @@ def _conv(channels: int, width: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 def _size(input_shape: Sequence[int]) -> int:
     """Return how many values a sample has."""
     if not input_shape or any(not isinstance(length, int) or length < 1 for length in input_shape):
-        raise ValueError(
+        raise UserError(
             f"input_shape is {input_shape!r}; expected the shape of one sample, such as (8, 8): "
             "one axis or more, each a whole number of 1 or more"
         )
@@ -133,13 +134,13 @@ def _picture(name: str, input_shape: Sequence[int], smallest: int) -> tuple[list
     _size(input_shape)
     shape = tuple(input_shape)
     if len(shape) not in (2, 3):
-        raise ValueError(
+        raise UserError(
             f"{name} can't take samples of shape {shape}: expected pictures, (height, width) or "
             "(channels, height, width); choose mlp or logistic for other data"
         )
     height, width = shape[-2:]
     if min(height, width) < smallest:
-        raise ValueError(
+        raise UserError(
             f"{name} can't take pictures of shape {shape}: the smallest allowed is {smallest} x {smallest}; "
             "choose mlp or logistic, or enlarge the pictures"
         )
@@ -173,12 +174,12 @@ def load_builder(spec: str) -> Builder:
     if ":" not in spec:
         try:
             checks.one_of("model", spec, MODELS)
-        except ValueError as error:
-            raise ValueError(f"{error}, or module:function for one of your own") from None
+        except UserError as error:
+            raise UserError(f"{error}, or module:function for one of your own") from None
         return MODELS[spec]
     module_name, _, attribute = spec.partition(":")
     if not attribute.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
-        raise ValueError(
+        raise UserError(
             f"model {spec!r} is not of the form module:function; "
             "for a function small() in the file nets.py, expected nets:small"
         )
@@ -187,15 +188,15 @@ def load_builder(spec: str) -> Builder:
         near = difflib.get_close_matches(attribute, dir(module), n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         where = getattr(module, "__file__", None) or "a folder without __init__.py"
-        raise ValueError(f"model {spec!r}: module {module_name!r} ({where}) has no {attribute!r}{hint}")
+        raise UserError(f"model {spec!r}: module {module_name!r} ({where}) has no {attribute!r}{hint}")
     builder = getattr(module, attribute)
     if isinstance(builder, nn.Module):
-        raise ValueError(
+        raise UserError(
             f"model {spec!r} is a finished {type(builder).__name__}; expected a function that returns a new one, "
             "so that its first weights follow the seed"
         )
     if not callable(builder):
-        raise ValueError(
+        raise UserError(
             f"model {spec!r} is not callable, but of type {type(builder).__name__}; "
             "expected a function that returns an nn.Module"
         )
@@ -211,11 +212,11 @@ def _import(spec: str, name: str) -> Any:
     except ImportError as error:
         # A module that is missing, and one that is there but misses another, need different cures.
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise ValueError(
+            raise UserError(
                 f"model {spec!r}: module {error.name!r} not found; it is looked for in {here} "
                 "and among the installed packages"
             ) from error
-        raise ValueError(f"model {spec!r}: importing module {name!r} failed: {error}") from error
+        raise UserError(f"model {spec!r}: importing module {name!r} failed: {error}") from error
 
 
 def parameter_names(builder: Builder) -> list[str] | None:
@@ -258,7 +259,7 @@ def build(
     from_data = zip(_FROM_DATA, (shape, num_outputs), strict=True)
     given = {key: value for key, value in from_data if takes_any or key in named} | parameters
     if missing := [key for key in required if key not in given]:
-        raise ValueError(
+        raise UserError(
             f"model {name} needs a value for {', '.join(missing)}; set it as a parameter of the model, or "
             "give it a default (input_shape and num_outputs are given to a function that names them)"
         )
@@ -267,7 +268,7 @@ def build(
     with dropout.own_stream(first, torch.device("cpu")):
         module = builder(**given)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"model {name} returned {_kind(module)}; expected an nn.Module")
+        raise UserError(f"model {name} returned {_kind(module)}; expected an nn.Module")
     return module
 
 
@@ -283,7 +284,7 @@ def _read_signature(builder: Builder) -> tuple[list[str], bool, list[str]]:
 def _check_names(name: str, given: Collection[str], known: Collection[str]) -> None:
     for parameter in given:
         if not known:
-            raise ValueError(f"model {name} has no parameters, so no {parameter!r}")
+            raise UserError(f"model {name} has no parameters, so no {parameter!r}")
         checks.one_of(f"parameter of {name}", parameter, known)
 
 
@@ -309,7 +310,7 @@ def code_digest(spec: str) -> str | None:
     """
     try:
         load_builder(spec)
-    except ValueError:  # told in full when the model is built
+    except UserError:  # told in full when the model is built
         return None
     path = getattr(sys.modules.get(spec.partition(":")[0]), "__file__", None)
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else None

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from fedamp import checks
+from fedamp.errors import UserError
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPS = 1e-8
@@ -32,9 +33,9 @@ class Optimizer:
         checks.not_negative("weight_decay", self.weight_decay)
         checks.share("momentum", self.momentum)
         if self.momentum == 1:
-            raise ValueError("momentum is 1; expected less than 1, or nothing is ever forgotten")
+            raise UserError("momentum is 1; expected less than 1, or nothing is ever forgotten")
         if self.name == "adam" and self.momentum:
-            raise ValueError(f"momentum is {self.momentum}, but adam has moments of its own; leave it out, or take sgd")
+            raise UserError(f"momentum is {self.momentum}, but adam has moments of its own; leave it out, or take sgd")
 
     @property
     def plain(self) -> bool:

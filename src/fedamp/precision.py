@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from fedamp import checks
+from fedamp.errors import UserError
 
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 
@@ -18,7 +19,7 @@ def resolve(precision: str, device: torch.device) -> str:
     if precision == "auto":
         return "tf32" if device.type == "cuda" else "fp32"
     if precision == "tf32" and device.type != "cuda":
-        raise ValueError(f"precision is tf32, which only a GPU has, and this is {device.type}; take fp32 or bf16")
+        raise UserError(f"precision is tf32, which only a GPU has, and this is {device.type}; take fp32 or bf16")
     return precision
 
 

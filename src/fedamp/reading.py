@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
+
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
 MODELS, XI, SCHEMA = "models.safetensors", "xi.safetensors", "schema.json"
 
@@ -37,7 +39,7 @@ class RunRecord:
         except FileNotFoundError:
             return None
         except Exception as error:  # safetensors has an exception of its own for every kind of damage
-            raise ValueError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
+            raise UserError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
         return weights
 
 
@@ -45,7 +47,7 @@ def read_run(path: Path) -> RunRecord:
     """Return the run in a folder; a folder without one is an error."""
     description = read_json(path / DESCRIPTION)
     if description is None:
-        raise ValueError(f"{path} holds no run: there is no {DESCRIPTION} in it")
+        raise UserError(f"{path} holds no run: there is no {DESCRIPTION} in it")
     return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT))
 
 
@@ -60,7 +62,7 @@ def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     all by test would be chosen by test.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder; expected a run or a comparison")
+        raise UserError(f"{folder} is no folder; expected a run or a comparison")
     if (folder / DESCRIPTION).exists():
         return [read_run(folder)]
     runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
@@ -68,7 +70,7 @@ def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     if chosen is not None:
         runs = [run for run in runs if run.path.name in chosen.get("runs", [])]
     if not runs:
-        raise ValueError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
+        raise UserError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
     return runs
 
 
@@ -79,9 +81,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None
+        raise UserError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{path} holds a {type(value).__name__}, not an object; the folder is damaged, give another")
+        raise UserError(f"{path} holds a {type(value).__name__}, not an object; the folder is damaged, give another")
     return value
 
 
@@ -90,7 +92,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} can't be read ({error}); the folder is damaged") from None
+        raise UserError(f"{path} can't be read ({error}); the folder is damaged") from None
     lines = []
     for text in texts:
         try:
@@ -98,6 +100,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
         if not isinstance(line, dict) or not isinstance(line.get("round"), int):
-            raise ValueError(f"{path} has a line that is no round ({text[:60]}); the folder is damaged")
+            raise UserError(f"{path} has a line that is no round ({text[:60]}); the folder is damaged")
         lines.append(line)
     return lines

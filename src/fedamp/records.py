@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedamp.checkpoints import Checkpoint, forget_checkpoints, load_checkpoint, save_checkpoint, write_whole
 from fedamp.description import differences
+from fedamp.errors import UserError
 from fedamp.reading import DESCRIPTION, LINES, MODELS, RESULT, SCHEMA, XI, read_json, read_lines
 from fedamp.rows import Rows
 
@@ -45,10 +46,10 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.description()
             if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
-                raise ValueError(f"{self.path} is not empty and holds no run; give another folder with --out")
+                raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
             if there is not None and there != description:
                 what = "; ".join(differences(there, description))
-                raise ValueError(f"{self.path} holds another run: {what}. Give another folder with --out")
+                raise UserError(f"{self.path} holds another run: {what}. Give another folder with --out")
             for name in (RESULT, MODELS, XI):
                 (self.path / name).unlink(missing_ok=True)
             self._write_json(DESCRIPTION, description)
@@ -99,7 +100,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            raise ValueError(
+            raise UserError(
                 f"can't write to {self.path}: {error.strerror or error}; what was written before is whole: make room "
                 "and give the same command again to go on, or give another folder with --out"
             ) from None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedamp import checks, seeds
+from fedamp.errors import UserError
 from fedamp.methods import Local, Method
 from fedamp.optimizers import Optimizer
 from fedamp.rows import Message, Rows, State
@@ -28,7 +29,7 @@ class Round:
 def check_optimizer(method: Method, optimizer: Optimizer) -> None:
     """Raise where a method that rests on plain SGD is given anything else."""
     if method.plain_sgd_only and not optimizer.plain:
-        raise ValueError(
+        raise UserError(
             f"optimizer is {optimizer.name} with momentum {optimizer.momentum:g} and weight decay "
             f"{optimizer.weight_decay:g}, but {type(method).__name__} rests on plain SGD steps; "
             "take sgd without momentum and weight decay"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp import checks, seeds
+from fedamp.errors import UserError
 
 Ints = NDArray[np.int64]
 MOST_DRAWS = 1000
@@ -131,7 +132,7 @@ class Pathological(Setting):
         """Return counts that are over 0 for c classes of each client."""
         _check_classes(have)
         if self.classes > len(have):
-            raise ValueError(f"classes is {self.classes}, but there are {len(have)} in all; lower classes")
+            raise UserError(f"classes is {self.classes}, but there are {len(have)} in all; lower classes")
         holds = _evenly(self.classes, range(num_clients), len(have), seed, "classes-held") > 0
         if self.samples is not None:
             return self._over_own_classes("training", self.samples, holds, seed)
@@ -179,7 +180,7 @@ class Practical(Setting):
             if what == "sizes" and checks.is_number(given):
                 checks.count(what, given)
             elif given is not None and (not isinstance(given, tuple) or len(given) != self.groups):
-                raise ValueError(f"{what} is {given!r}, but groups is {self.groups}; expected one number a group")
+                raise UserError(f"{what} is {given!r}, but groups is {self.groups}; expected one number a group")
             else:
                 for group, number in enumerate(given or ()):
                     checks.count(f"{what} of group {group}", number)
@@ -199,7 +200,7 @@ class Practical(Setting):
         for group, size in enumerate(sizes):
             for part, (classes, amount) in self._parts(group, size, len(have)).items():
                 if amount < len(classes):
-                    raise ValueError(
+                    raise UserError(
                         f"a client of group {group} has {size} samples, {amount} for its {len(classes)} {part} "
                         f"classes, but each needs one; {remedy}, or change share or group_classes"
                     )
@@ -212,10 +213,10 @@ class Practical(Setting):
     def _group_of_each(self, what: str, given: tuple[int, ...] | None, total: int) -> Ints:
         if given is None:
             if total < self.groups:
-                raise ValueError(f"{total} {what} are too few for {self.groups} groups; lower groups")
+                raise UserError(f"{total} {what} are too few for {self.groups} groups; lower groups")
             given = tuple(total // self.groups + (group < total % self.groups) for group in range(self.groups))
         if sum(given) != total:
-            raise ValueError(f"group_{what} sums to {sum(given)}, but there are {total} {what}; change group_{what}")
+            raise UserError(f"group_{what} sums to {sum(given)}, but there are {total} {what}; change group_{what}")
         return np.repeat(np.arange(self.groups), given)
 
     def _parts(self, group: int, size: int, num_classes: int) -> dict[str, tuple[Ints, int]]:
@@ -273,7 +274,7 @@ class Dirichlet(Setting):
         """Return counts whose column for a class is `have` times Dirichlet(beta), rounded."""
         need = f"{num_clients} clients with at least {self.min_samples} samples each"
         if self.min_samples * num_clients > have.sum():
-            raise ValueError(f"the training pool has {have.sum()} samples, too few for {need}; lower min_samples")
+            raise UserError(f"the training pool has {have.sum()} samples, too few for {need}; lower min_samples")
         for draw in range(MOST_DRAWS):
             stream = seeds.generator(seed, "dirichlet", draw)
             weights = stream.dirichlet(np.full(num_clients, float(self.beta)), size=len(have))
@@ -282,14 +283,14 @@ class Dirichlet(Setting):
             if counts.sum(axis=1).min() >= self.min_samples:
                 return counts
         tried = f"none of {MOST_DRAWS} draws with beta {self.beta}"
-        raise ValueError(f"{tried} gave {need}; raise beta, or lower min_samples or the number of clients")
+        raise UserError(f"{tried} gave {need}; raise beta, or lower min_samples or the number of clients")
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
         """Return test_samples a client in its training proportions, of no class more than the pool has."""
         for client, most in enumerate((train > 0) @ have):
             if most < self.test_samples:
                 asks = f"client {client} asks for {self.test_samples}"
-                raise ValueError(f"{asks} test samples, but its classes have {most}; lower test_samples")
+                raise UserError(f"{asks} test samples, but its classes have {most}; lower test_samples")
         return np.stack([_apportion(self.test_samples, own.astype(float), have) for own in train])
 
 
@@ -313,7 +314,7 @@ def _proportional(kind: str, amount: int, have: Ints, num_clients: int, seed: in
     """Give each client floor(amount have / sum(have)) of each class, and draw the few left over at random."""
     total = int(have.sum())
     if amount > total:
-        raise ValueError(f"the {kind} pool has {total} samples, but a client asks for {amount}; lower {parameter}")
+        raise UserError(f"the {kind} pool has {total} samples, but a client asks for {amount}; lower {parameter}")
     whole = amount * have // total
     # Where the pool is enough for all, what one client draws is gone for the next.
     enough = amount * num_clients <= total
@@ -354,10 +355,10 @@ def _deal(
         deck = seeds.generator(seed, f"{kind}-deck", label).permutation(deck)
         has, total = f"class {label} has {len(deck)} {kind} samples", int(asked.sum())
         if asked.max() > len(deck):
-            raise ValueError(f"{has}, but client {asked.argmax()} asks for {asked.max()}; lower {parameter}")
+            raise UserError(f"{has}, but client {asked.argmax()} asks for {asked.max()}; lower {parameter}")
         if total > len(deck) and not may_share:
             remedy = f"lower {parameter}, use fewer clients, or let clients share samples (share_samples=true)"
-            raise ValueError(f"{has}, but the clients ask for {total} of it; {remedy}")
+            raise UserError(f"{has}, but the clients ask for {total} of it; {remedy}")
         # No client takes more than a deck, so a sample that is dealt again goes to another client.
         dealt.append(deck[np.arange(total) % max(1, len(deck))])
         owners.append(np.repeat(np.arange(len(counts)), asked))
@@ -371,7 +372,7 @@ def _positions(kind: str, pool: NDArray[Any], labels: NDArray[Any]) -> Ints:
     """Return a pool in ascending order: which positions it has matters, their order doesn't."""
     pool = np.asarray(pool)
     if pool.size == 0:
-        raise ValueError(f"the {kind} pool is empty; expected at least one sample")
+        raise UserError(f"the {kind} pool is empty; expected at least one sample")
     valid = pool.ndim == 1 and pool.dtype.kind in "iu" and pool.min() >= 0 and pool.max() < len(labels)
     if not valid or len(np.unique(pool)) < len(pool):
         raise ValueError(f"the {kind} pool is {pool!r}; expected distinct positions from 0 to {len(labels) - 1}")
@@ -381,7 +382,7 @@ def _positions(kind: str, pool: NDArray[Any], labels: NDArray[Any]) -> Ints:
 def _check_classes(have: Ints) -> None:
     """Raise unless the training pool has every class."""
     for label in np.flatnonzero(have == 0):
-        raise ValueError(f"class {label} has no training samples; expected some of each from 0 to {len(have) - 1}")
+        raise UserError(f"class {label} has no training samples; expected some of each from 0 to {len(have) - 1}")
 
 
 SETTINGS: dict[str, type[Setting]] = {

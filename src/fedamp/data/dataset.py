@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)  # eq: two tensors' == is a tensor, not an answer
@@ -31,23 +32,23 @@ class Dataset:
     def __post_init__(self) -> None:
         checks.count(f"num_classes of {self.name}", self.num_classes)
         if self.x.ndim < 2 or not (self.x.dtype == torch.uint8 or self.x.is_floating_point()):
-            raise ValueError(
+            raise UserError(
                 f"x of {self.name} has shape {tuple(self.x.shape)} and type {self.x.dtype}; "
                 "expected (samples, ...) of uint8 or a floating type"
             )
         if self.y.ndim != 1 or self.y.dtype != torch.int64:
-            raise ValueError(
+            raise UserError(
                 f"y of {self.name} has shape {tuple(self.y.shape)} and type {self.y.dtype}; "
                 "expected (samples,) of torch.int64"
             )
         if len(self.x) != len(self.y):
-            raise ValueError(
+            raise UserError(
                 f"{self.name} has {len(self.x)} samples and {len(self.y)} labels; expected one label for each"
             )
         if not len(self.y):
-            raise ValueError(f"{self.name} has no samples; expected at least one")
+            raise UserError(f"{self.name} has no samples; expected at least one")
         if self.y.min() < 0 or self.y.max() >= self.num_classes:
-            raise ValueError(
+            raise UserError(
                 f"labels of {self.name} go from {self.y.min()} to {self.y.max()}; "
                 f"expected 0 to {self.num_classes - 1} for {self.num_classes} classes"
             )
@@ -59,37 +60,37 @@ class Dataset:
         uses = torch.zeros(len(self), dtype=torch.int64)
         for what, pool in (("train_pool", self.train_pool), ("test_pool", self.test_pool)):
             if pool.ndim != 1 or pool.dtype != torch.int64:
-                raise ValueError(
+                raise UserError(
                     f"{what} of {self.name} has shape {tuple(pool.shape)} and type {pool.dtype}; "
                     "expected one axis of positions, torch.int64"
                 )
             if len(pool) and (pool.min() < 0 or pool.max() >= len(self)):
-                raise ValueError(
+                raise UserError(
                     f"{what} of {self.name} has positions from {pool.min()} to {pool.max()}; "
                     f"expected 0 to {len(self) - 1}"
                 )
             counts = torch.bincount(pool, minlength=len(self))
             if (counts > 1).any():
-                raise ValueError(
+                raise UserError(
                     f"{what} of {self.name} has position {int(counts.argmax())} more than once; "
                     "expected each at most once"
                 )
             uses += counts
         if (uses > 1).any():
-            raise ValueError(
+            raise UserError(
                 f"{int((uses > 1).sum())} samples of {self.name} are in train_pool and in test_pool "
                 f"(the first: {int(uses.argmax())}); expected disjoint pools"
             )
         if not len(self.train_pool):
-            raise ValueError(f"train_pool of {self.name} is empty; expected at least one sample to train on")
+            raise UserError(f"train_pool of {self.name} is empty; expected at least one sample to train on")
 
     def _check_numbers(self, what: str, value: float | tuple[float, ...], least: float) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if not all(checks.is_number(number) and least < number < math.inf for number in numbers):
             kind = "finite number" if least < 0 else "finite number over 0"
-            raise ValueError(f"{what} of {self.name} is {value!r}; expected a {kind}, or a tuple of them")
+            raise UserError(f"{what} of {self.name} is {value!r}; expected a {kind}, or a tuple of them")
         if isinstance(value, tuple) and len(value) != self.x.shape[1]:
-            raise ValueError(
+            raise UserError(
                 f"{what} of {self.name} has {len(value)} numbers; "
                 f"expected one for each of {self.x.shape[1]} channels (axis 1 of x), or a single number"
             )

@@ -26,6 +26,7 @@ from fedamp import checks
 from fedamp.data.files import SOURCES, File, Source, file_fault
 from fedamp.data.idx import advice
 from fedamp.data.pictures import locate
+from fedamp.errors import UserError
 
 TIMEOUT = 30.0  # seconds without an answer, not for the whole
 _CHUNK = 1 << 16
@@ -55,7 +56,7 @@ def fetch(name: str, folder: Path, progress: bool = False, sources: Mapping[str,
             else:
                 _fetch_files(name, source, wanted, own, Path(temporary), progress)
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"{own} can't be written to ({error.strerror or error}); make room or give another folder with --data-dir"
         ) from None
 
@@ -110,7 +111,7 @@ def _members(archive: Path, source: Source) -> Iterator[Iterator[Member]]:
 def _tar_members(tar: tarfile.TarFile) -> Iterator[Member]:
     for info in tar:
         if info.offset_data + info.size > _MOST_UNPACKED:
-            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED} bytes")
+            raise UserError(f"it unpacks to more than {_MOST_UNPACKED} bytes")
         if info.isreg():  # not a link, which could stand for any file of this machine
             yield info.name, info.size, partial(_open_tarred, tar, info)
 
@@ -118,23 +119,23 @@ def _tar_members(tar: tarfile.TarFile) -> Iterator[Member]:
 def _open_tarred(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     stream = tar.extractfile(info)
     if stream is None:
-        raise ValueError(f"{info.name} is no plain file")
+        raise UserError(f"{info.name} is no plain file")
     return stream
 
 
 def _unpack(file: File, size: int, content: Callable[[], IO[bytes]], to: Path) -> None:
     if size > file.limit:
-        raise ValueError(f"{file.name} would have {size} bytes, expected {file.limit} at most")
+        raise UserError(f"{file.name} would have {size} bytes, expected {file.limit} at most")
     to.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with content() as stream, to.open("wb") as target:
         while chunk := stream.read(_CHUNK):
             written += len(chunk)
             if written > size:  # a zip's list may lie about what the member comes to
-                raise ValueError(f"{file.name} has more bytes than the {size} that are listed")
+                raise UserError(f"{file.name} has more bytes than the {size} that are listed")
             target.write(chunk)
     if written < size:
-        raise ValueError(f"{file.name} has {written} bytes, {size} are listed")
+        raise UserError(f"{file.name} has {written} bytes, {size} are listed")
 
 
 def _check_and_place(name: str, file: File, path: Path, own: Path, url: str) -> None:
@@ -152,7 +153,7 @@ def _retrieve(url: str, checksum: str, limit: int, temporary: Path, own: Path, p
     try:
         import pooch  # type: ignore[import, unused-ignore]
     except ImportError:
-        raise ValueError("fetching data needs the package pooch, which is not there; `pip install pooch`") from None
+        raise UserError("fetching data needs the package pooch, which is not there; `pip install pooch`") from None
     import requests  # type: ignore[import, unused-ignore]
     import urllib3  # type: ignore[import, unused-ignore]
 
@@ -165,8 +166,8 @@ def _retrieve(url: str, checksum: str, limit: int, temporary: Path, own: Path, p
         raise _not_fetched(url, str(error), own) from None
 
 
-def _not_fetched(url: str, cause: str, own: Path) -> ValueError:
-    return ValueError(
+def _not_fetched(url: str, cause: str, own: Path) -> UserError:
+    return UserError(
         f"{url} could not be fetched ({' '.join(cause.split())}); try again, or put the files into {own} by hand"
     )
 
@@ -194,11 +195,11 @@ class Download:
                 for chunk in chunks:
                     received += len(chunk)
                     if received > self.limit:
-                        raise ValueError(f"more than {self.limit} bytes came, which is too long for it")
+                        raise UserError(f"more than {self.limit} bytes came, which is too long for it")
                     target.write(chunk)
                     advance(len(chunk))
             if length is not None and received != length:  # urllib3 sees to it from version 2 on
-                raise ValueError(f"{received} bytes came, {length} were announced")
+                raise UserError(f"{received} bytes came, {length} were announced")
 
 
 @contextmanager

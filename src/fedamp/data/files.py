@@ -16,6 +16,7 @@ from fedamp.data.cifar import read_cifar100
 from fedamp.data.dataset import Dataset
 from fedamp.data.idx import MOST_BYTES, advice, read_idx
 from fedamp.data.pictures import load_cifar100, load_emnist, load_fmnist, load_mnist, locate
+from fedamp.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def data_dir(given: Path | None = None) -> Path:
             return Path(named).expanduser()
         return _cache_dir()
     except RuntimeError as error:  # no home is known
-        raise ValueError(
+        raise UserError(
             f"the folder of the data sets can't be told ({error}); give it with --data-dir or FEDAMP_DATA"
         ) from None
 
@@ -253,7 +254,7 @@ def check(name: str, folder: Path, sources: Mapping[str, Source] = SOURCES) -> l
         return faults
     try:
         LOADERS[name](own)  # missing files, and faults between them: numbers of pictures and labels
-    except ValueError as error:
+    except UserError as error:
         return [str(error)]
     return []
 
@@ -276,7 +277,7 @@ def file_fault(name: str, file: File, path: Path) -> str:
             read_cifar100(path, name)
     except OSError as error:
         return f"{path} can't be read ({error.strerror or error}){advice(name)}"
-    except ValueError as error:
+    except UserError as error:
         return str(error)
     return ""
 
@@ -287,6 +288,6 @@ def _read_text(path: Path, limit: int, name: str) -> None:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text ({error}){advice(name)}") from None
+        raise UserError(f"{path} is no text ({error}){advice(name)}") from None
     if not text.strip() or len(content) > limit:
-        raise ValueError(f"{path} has {len(content)} bytes or more; expected text of 1 to {limit}{advice(name)}")
+        raise UserError(f"{path} has {len(content)} bytes or more; expected text of 1 to {limit}{advice(name)}")

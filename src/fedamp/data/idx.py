@@ -14,6 +14,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
+
 MOST_BYTES = 2 << 30  # EMNIST's train pictures are 0.55e9; what promises more than 2 GiB is no file of ours
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -41,37 +43,37 @@ def read_idx(path: Path, name: str = "NAME") -> NDArray[np.uint8]:
             with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
                 return _read(path, unpacked)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is damaged gzip ({error}){advice(name)}") from None
+        raise UserError(f"{path} is damaged gzip ({error}){advice(name)}") from None
     except OSError as error:
-        raise ValueError(f"{path} can't be read ({error.strerror or error}){advice(name)}") from None
+        raise UserError(f"{path} can't be read ({error.strerror or error}){advice(name)}") from None
     except ValueError as error:
-        raise ValueError(f"{error}{advice(name)}") from None
+        raise UserError(f"{error}{advice(name)}") from None
 
 
 def _read(path: Path, file: BinaryIO | gzip.GzipFile) -> NDArray[np.uint8]:
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
         begins = f"begins with {magic.hex(' ')}" if magic else "is empty"
-        raise ValueError(f"{path} {begins}; expected an idx file, which begins with 00 00 08 01 or 00 00 08 03")
+        raise UserError(f"{path} {begins}; expected an idx file, which begins with 00 00 08 01 or 00 00 08 03")
     kind, num_dimensions = magic[2:]
     if kind != _UNSIGNED_BYTE:
-        raise ValueError(f"{path} is an idx file of type 0x{kind:02x}; expected 0x08, unsigned bytes")
+        raise UserError(f"{path} is an idx file of type 0x{kind:02x}; expected 0x08, unsigned bytes")
     if num_dimensions not in (1, 3):
-        raise ValueError(f"{path} is an idx file of {num_dimensions} dimensions; expected 1 (labels) or 3 (pictures)")
+        raise UserError(f"{path} is an idx file of {num_dimensions} dimensions; expected 1 (labels) or 3 (pictures)")
     header = file.read(4 * num_dimensions)
     if len(header) < 4 * num_dimensions:
-        raise ValueError(f"{path} ends within its header; expected {num_dimensions} dimensions of 4 bytes")
+        raise UserError(f"{path} ends within its header; expected {num_dimensions} dimensions of 4 bytes")
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
     total = math.prod(shape)
     if not total:
-        raise ValueError(f"{path} has dimensions {shape}; expected each to be 1 or more")
+        raise UserError(f"{path} has dimensions {shape}; expected each to be 1 or more")
     if total > MOST_BYTES:
-        raise ValueError(f"{path} promises {total} bytes by dimensions {shape}; expected {MOST_BYTES} at most")
+        raise UserError(f"{path} promises {total} bytes by dimensions {shape}; expected {MOST_BYTES} at most")
     # One byte beyond the promise: it tells a file that is too long, and lets gzip come to its own checksum.
     content = read_at_most(file, total + 1)
     if len(content) != total:
         fault = "more" if len(content) > total else f"only {len(content)}"
-        raise ValueError(f"{path} has {fault} bytes after its header; expected {total} by dimensions {shape}")
+        raise UserError(f"{path} has {fault} bytes after its header; expected {total} by dimensions {shape}")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 

@@ -15,6 +15,7 @@ from fedamp import seeds
 from fedamp.data.cifar import read_cifar100
 from fedamp.data.dataset import Dataset
 from fedamp.data.idx import advice, read_idx
+from fedamp.errors import UserError
 
 Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pictures and labels
 
@@ -89,7 +90,7 @@ def locate(folder: Path, name: str) -> Path | None:
 def _needed(name: str, folder: Path, file: str) -> Path:
     path = locate(folder, file)
     if path is None:
-        raise ValueError(
+        raise UserError(
             f"{name} needs {file} in {folder}, which is not there; `fedamp data fetch {name}` gets it, "
             "or point --data-dir (or FEDAMP_DATA) to where you keep it"
         )
@@ -102,14 +103,14 @@ def _idx_part(name: str, folder: Path, files: str, num_classes: int, *, transpos
     labels_at = _needed(name, folder, files.format("labels-idx1"))
     labels = read_idx(labels_at, name)  # before the pictures: they take long
     if labels.ndim != 1:
-        raise ValueError(f"{labels_at} has shape {labels.shape}; expected (N,), a label each{advice(name)}")
+        raise UserError(f"{labels_at} has shape {labels.shape}; expected (N,), a label each{advice(name)}")
     if labels.max() >= num_classes:
-        raise ValueError(f"{labels_at} has label {labels.max()}; expected 0 to {num_classes - 1}{advice(name)}")
+        raise UserError(f"{labels_at} has label {labels.max()}; expected 0 to {num_classes - 1}{advice(name)}")
     pictures = read_idx(at, name)
     if pictures.shape[1:] != (28, 28):
-        raise ValueError(f"{at} has shape {pictures.shape}; expected (N, 28, 28), a picture each{advice(name)}")
+        raise UserError(f"{at} has shape {pictures.shape}; expected (N, 28, 28), a picture each{advice(name)}")
     if len(pictures) != len(labels):
-        raise ValueError(
+        raise UserError(
             f"{at} has {len(pictures)} pictures and {labels_at.name} {len(labels)} labels; "
             f"expected one label for each{advice(name)}"
         )

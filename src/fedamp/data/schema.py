@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.data.silos import LONGEST_WORD, RawSilo, as_number, brief, label_name, listed
+from fedamp.errors import UserError
 
 VERSION = 1
 TASKS = ("classification", "regression")
@@ -69,12 +70,12 @@ class Schema:
     def __post_init__(self) -> None:
         checks.count("version of the schema", self.version)
         if self.version != VERSION:
-            raise ValueError(f"version of the schema is {brief(self.version)}; expected {VERSION}: update fedamp")
+            raise UserError(f"version of the schema is {brief(self.version)}; expected {VERSION}: update fedamp")
         checks.one_of("task of the schema", self.task, TASKS)
         checks.count("count of the schema", self.count)
         checks.truth("pictures of the schema", self.pictures)
         if self.label is not None and (not isinstance(self.label, str) or self.label in (self.columns or ())):
-            raise ValueError(
+            raise UserError(
                 f"label of the schema is {brief(self.label)}; expected the name of a column beside its columns"
             )
         self._check_names()
@@ -83,7 +84,7 @@ class Schema:
 
     def _check_names(self) -> None:
         if (self.labels is None) != (self.task == "regression"):
-            raise ValueError(
+            raise UserError(
                 f"labels of the schema are {brief(self.labels)} and its task is {self.task}; "
                 "expected labels for classification alone"
             )
@@ -92,10 +93,10 @@ class Schema:
         if self.columns is not None:
             _check_texts("columns", self.columns)
         if not isinstance(self.categories, Mapping):
-            raise ValueError(f"categories of the schema are {brief(self.categories)}; expected words by column")
+            raise UserError(f"categories of the schema are {brief(self.categories)}; expected words by column")
         for column, words in self.categories.items():
             if column not in (self.columns or ()):
-                raise ValueError(
+                raise UserError(
                     f"categories of the schema name {brief(column)}; expected one of its columns, "
                     f"{listed(self.columns or ())}"
                 )
@@ -104,40 +105,40 @@ class Schema:
     def _check_shape(self) -> None:
         shape = self.input_shape
         if not isinstance(shape, tuple) or not shape or any(not _whole(size) or size < 1 for size in shape):
-            raise ValueError(
+            raise UserError(
                 f"input_shape of the schema is {brief(shape)}; expected whole numbers of 1 or more, at least one"
             )
         if self.columns is not None and shape != (len(self.features),):
-            raise ValueError(
+            raise UserError(
                 f"input_shape of the schema is {brief(shape)}; expected ({len(self.features)},), "
                 "as many as its columns and words make"
             )
         if self.pictures and self.columns is not None:
-            raise ValueError("pictures of the schema is True and it has columns; expected one or the other")
+            raise UserError("pictures of the schema is True and it has columns; expected one or the other")
 
     def _check_numbers(self) -> None:
         expected = self.input_shape[0] if len(self.input_shape) == 1 and not self.pictures else 1
         for what, numbers in (("shift", self.shift), ("spread", self.spread)):
             if not isinstance(numbers, tuple) or len(numbers) != expected:
-                raise ValueError(f"{what} of the schema is {brief(numbers)}; expected {expected} numbers")
+                raise UserError(f"{what} of the schema is {brief(numbers)}; expected {expected} numbers")
             for number in numbers:
                 _check_number(what, number, least=0 if what == "spread" else None)
         _check_number("target_shift", self.target_shift)
         _check_number("target_spread", self.target_spread, least=0)
         if self.task == "classification" and (self.target_shift, self.target_spread) != (0, 1):
-            raise ValueError(
+            raise UserError(
                 f"target_shift and target_spread of the schema are {self.target_shift} and {self.target_spread}; "
                 "expected 0 and 1, as classes are not scaled"
             )
         if self.pictures and (self.shift, self.spread) != ((0,), (255,)):
-            raise ValueError(
+            raise UserError(
                 f"shift and spread of the schema are {self.shift} and {self.spread}; expected 0 and 255 for pictures"
             )
         for (name, column), shift, spread in zip(
             _inputs(self.columns or (), self.categories), self.shift, self.spread, strict=False
         ):
             if column in self.categories and (shift, spread) != (0, 1):
-                raise ValueError(
+                raise UserError(
                     f"shift and spread of {brief(name)} in the schema are {shift} and {spread}; "
                     "expected 0 and 1, as words are not scaled"
                 )
@@ -152,7 +153,7 @@ def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
     """
     checks.one_of("task", task, ("auto", *TASKS))
     if not silos:
-        raise ValueError("there are no silos; expected at least one")
+        raise UserError("there are no silos; expected at least one")
     if task == "auto":
         task = "regression" if any(_fractional(silo) for silo in silos) else "classification"
     names = [f"silo {silo.name!r}" for silo in silos]
@@ -169,9 +170,9 @@ def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None)
     and LeVeque, 1983), which loses no digits where means are large.
     """
     if not schemas:
-        raise ValueError("there are no schemas to merge; expected at least one")
+        raise UserError("there are no schemas to merge; expected at least one")
     if names is not None and len(names) != len(schemas):
-        raise ValueError(f"got {len(names)} names for {len(schemas)} schemas; expected one for each")
+        raise UserError(f"got {len(names)} names for {len(schemas)} schemas; expected one for each")
     merged = _merge(schemas, names or [f"schema {i}" for i in range(1, len(schemas) + 1)])
     _check_classes(merged)
     return merged
@@ -185,7 +186,7 @@ def apply_schema(schema: Schema, silo: RawSilo) -> tuple[Tensor, Tensor]:
     of = f"silo {silo.name!r}"
     difference = _layout_difference(schema, silo.columns, silo.words, silo.x.shape[1:], silo.x.dtype == np.uint8)
     if difference:
-        raise ValueError(f"{of} doesn't fit the schema: {difference}")
+        raise UserError(f"{of} doesn't fit the schema: {difference}")
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, which is looked for below
         if schema.pictures:
             x = silo.x.astype(np.float32) / np.float32(255)
@@ -199,7 +200,7 @@ def apply_schema(schema: Schema, silo: RawSilo) -> tuple[Tensor, Tensor]:
             y = torch.from_numpy(_classes(schema.labels, silo))
     for what, values in (("x", x), ("y", y.numpy())):
         if not np.isfinite(values).all():
-            raise ValueError(f"{what} of {of} has numbers too far from the schema's mean; expected the same units")
+            raise UserError(f"{what} of {of} has numbers too far from the schema's mean; expected the same units")
     return torch.from_numpy(x), y
 
 
@@ -235,7 +236,7 @@ def _describe(silo: RawSilo, task: str) -> Schema:
     pictures = silo.x.dtype == np.uint8
     table = silo.columns is not None
     if pictures and table:
-        raise ValueError(f"x of {of} is of bytes and has columns; expected numbers in a table, as float64")
+        raise UserError(f"x of {of} is of bytes and has columns; expected numbers in a table, as float64")
     inputs = _inputs(silo.columns or (), categories)
     if pictures:
         mean, variance = np.zeros(1), np.array([255.0**2])
@@ -271,25 +272,25 @@ def _merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
     merged, first = schemas[0], names[0]
     for schema, name in zip(schemas[1:], names[1:], strict=True):
         if schema.task != merged.task:
-            raise ValueError(
+            raise UserError(
                 f"task of {name} is {schema.task} and that of {first} is {merged.task}; "
                 "expected the same: name the task where each schema is made"
             )
         if None not in (schema.label, merged.label) and schema.label != merged.label:
-            raise ValueError(
+            raise UserError(
                 f"{name} predicts {brief(schema.label)} and {first} predicts {brief(merged.label)}; expected one "
                 "column: name it with --label where each schema is made"
             )
         difference = _layout_difference(merged, schema.columns, schema.categories, schema.input_shape, schema.pictures)
         if difference:
-            raise ValueError(f"{name} doesn't fit {first}: {difference}")
+            raise UserError(f"{name} doesn't fit {first}: {difference}")
         merged = _merge_two(merged, schema)
     return merged
 
 
 def _check_classes(schema: Schema) -> None:
     if schema.labels is not None and len(schema.labels) < 2:
-        raise ValueError(
+        raise UserError(
             f"all rows of all silos have the label {brief(schema.labels[0])}; "
             "expected at least two classes: look at the label column"
         )
@@ -343,7 +344,7 @@ def _combine(
     spread = math.hypot(a[1] * math.sqrt(1 - share), b[1] * math.sqrt(share), delta * math.sqrt(share * (1 - share)))
     mean = a[0] + delta * share
     if not math.isfinite(spread) or not math.isfinite(mean):
-        raise ValueError(f"{what} has numbers too large to scale, {a[0]} and {b[0]}; divide them by a power of ten")
+        raise UserError(f"{what} has numbers too large to scale, {a[0]} and {b[0]}; divide them by a power of ten")
     return mean, spread
 
 
@@ -359,7 +360,7 @@ def _moments(of: str, x: NDArray[Any], names: Sequence[str]) -> tuple[Floats, Fl
     if len(bad):
         what = f"column {names[bad[0]]!r}" if names else "x"
         largest = np.abs(values[:, bad[0]]).max()
-        raise ValueError(
+        raise UserError(
             f"{what} of {of} has numbers too large to scale, up to {largest}; divide them by a power of ten"
         )
     return mean, variance
@@ -423,7 +424,7 @@ def _encode(schema: Schema, silo: RawSilo) -> Floats:
         words, inverse = np.unique(silo.words[column], return_inverse=True)
         unknown = [word for word in words.tolist() if word not in known]
         if unknown:
-            raise ValueError(
+            raise UserError(
                 f"column {column!r} of silo {silo.name!r} has {listed(unknown)}, unknown to the schema; "
                 f"expected {listed(known)}: merge the schemas anew, or correct the rows"
             )
@@ -438,7 +439,7 @@ def _classes(labels: tuple[str, ...], silo: RawSilo) -> NDArray[np.int64]:
     places = {name: i for i, name in enumerate(labels)}
     unknown = [name for name in names if name not in places]
     if unknown:
-        raise ValueError(
+        raise UserError(
             f"silo {silo.name!r} has labels {listed(unknown)}, unknown to the schema; "
             f"expected {listed(labels)}: merge the schemas anew, or correct the rows"
         )
@@ -449,7 +450,7 @@ def _targets(silo: RawSilo) -> Floats:
     if silo.y.dtype.kind == "U":
         values = silo.y.tolist()
         word = next((value for value in values if as_number(value) is None), values[0])
-        raise ValueError(f"y of silo {silo.name!r} has the word {brief(word)}; expected numbers for regression")
+        raise UserError(f"y of silo {silo.name!r} has the word {brief(word)}; expected numbers for regression")
     return silo.y.astype(np.float64)
 
 
@@ -474,15 +475,15 @@ def _whole(value: object) -> bool:
 
 def _check_texts(what: str, names: object) -> None:
     if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{what} of the schema are {brief(names)}; expected texts, at least one")
+        raise UserError(f"{what} of the schema are {brief(names)}; expected texts, at least one")
     for name in names:
         if not name or len(name) > LONGEST_WORD or any("\ud800" <= character <= "\udfff" for character in name):
-            raise ValueError(
+            raise UserError(
                 f"{what} of the schema have {brief(name)}; expected texts of 1 to {LONGEST_WORD} characters"
             )
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{what} of the schema have {brief(twice)} twice; expected each once")
+        raise UserError(f"{what} of the schema have {brief(twice)} twice; expected each once")
 
 
 def _check_number(what: str, value: object, least: float | None = None) -> None:
@@ -490,6 +491,6 @@ def _check_number(what: str, value: object, least: float | None = None) -> None:
     # Compared and not converted: JSON has whole numbers that no float can hold.
     largest = sys.float_info.max
     if not isinstance(value, int | float) or isinstance(value, bool) or not -largest <= value <= largest:
-        raise ValueError(f"{what} of the schema has {brief(value)}; expected {kind}")
+        raise UserError(f"{what} of the schema has {brief(value)}; expected {kind}")
     if least is not None and value < least:
-        raise ValueError(f"{what} of the schema has {brief(value)}; expected {kind}")
+        raise UserError(f"{what} of the schema has {brief(value)}; expected {kind}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedamp.data.schema import VERSION, Schema, _whole
 from fedamp.data.silos import brief, listed, shown
+from fedamp.errors import UserError
 
 
 def schema_differences(a: Schema, b: Schema) -> list[str]:
@@ -51,19 +52,19 @@ def schema_from_json(text: str) -> Schema:
     try:
         values = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except RecursionError as error:
-        raise ValueError("the schema is not JSON (nested too deeply); expected what fedamp wrote") from error
+        raise UserError("the schema is not JSON (nested too deeply); expected what fedamp wrote") from error
     except ValueError as error:
-        raise ValueError(f"the schema is not JSON ({error}); expected what fedamp wrote") from error
+        raise UserError(f"the schema is not JSON ({error}); expected what fedamp wrote") from error
     if not isinstance(values, dict):
-        raise ValueError(f"the schema is {brief(values)}; expected a JSON object")
+        raise UserError(f"the schema is {brief(values)}; expected a JSON object")
     known = [field.name for field in fields(Schema)]
     # The version comes first: with another one, other keys are no surprise.
     if _whole(values.get("version")) and values["version"] != VERSION:
-        raise ValueError(f"version of the schema is {brief(values['version'])}; expected {VERSION}: update fedamp")
+        raise UserError(f"version of the schema is {brief(values['version'])}; expected {VERSION}: update fedamp")
     values.setdefault("label", None)  # it came later
     unknown, missing = [key for key in values if key not in known], [key for key in known if key not in values]
     if unknown or missing:
-        raise ValueError(
+        raise UserError(
             f"the schema has unknown keys ({listed(unknown)}) or lacks some ({listed(missing)}); "
             f"expected {listed(known)}"
         )
@@ -71,7 +72,7 @@ def schema_from_json(text: str) -> Schema:
         if values[key] is not None or key not in ("columns", "labels"):
             values[key] = _tuple(key, values[key])
     if not isinstance(values["categories"], dict):
-        raise ValueError(f"categories of the schema are {brief(values['categories'])}; expected words by column")
+        raise UserError(f"categories of the schema are {brief(values['categories'])}; expected words by column")
     values["categories"] = {
         column: _tuple(f"categories[{brief(column)}]", words) for column, words in values["categories"].items()
     }
@@ -91,13 +92,13 @@ def read_schema(path: Path) -> Schema:
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise ValueError(f"the schema {shown(path)} can't be read: {error.strerror or error}") from error
+        raise UserError(f"the schema {shown(path)} can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"the schema {shown(path)} is not text in utf-8; expected what fedamp wrote") from error
+        raise UserError(f"the schema {shown(path)} is not text in utf-8; expected what fedamp wrote") from error
     try:
         return schema_from_json(text)
-    except ValueError as error:
-        raise ValueError(f"{shown(path)}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{shown(path)}: {error}") from error
 
 
 def write_schema(path: Path, schema: Schema) -> None:
@@ -105,7 +106,7 @@ def write_schema(path: Path, schema: Schema) -> None:
     try:
         Path(path).write_bytes(schema_to_json(schema).encode())
     except OSError as error:
-        raise ValueError(f"the schema {shown(path)} can't be written: {error.strerror or error}") from error
+        raise UserError(f"the schema {shown(path)} can't be written: {error.strerror or error}") from error
 
 
 def _name_differences(what: str, ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
@@ -123,16 +124,16 @@ def _name_differences(what: str, ours: Sequence[str], theirs: Sequence[str]) -> 
 
 def _tuple(what: str, value: object) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"{what} of the schema is {brief(value)}; expected a list")
+        raise UserError(f"{what} of the schema is {brief(value)}; expected a list")
     return tuple(value)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise UserError("a key is there twice")
     return values
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is not a number")
+    raise UserError(f"{text} is not a number")

@@ -20,6 +20,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
+
 Array = NDArray[Any]
 
 LABEL = "label"  # the csv column with the labels, unless another is named
@@ -46,50 +48,50 @@ class RawSilo:
     def __post_init__(self) -> None:
         of = f"of silo {self.name!r}"
         if self.x.dtype.kind not in "iu" and self.x.dtype not in (np.float32, np.float64):
-            raise ValueError(f"x {of} has type {self.x.dtype}; expected float32, float64 or whole numbers")
+            raise UserError(f"x {of} has type {self.x.dtype}; expected float32, float64 or whole numbers")
         if self.y.dtype.kind not in "iufU":
-            raise ValueError(f"y {of} has type {self.y.dtype}; expected numbers or text")
+            raise UserError(f"y {of} has type {self.y.dtype}; expected numbers or text")
         if self.x.ndim < 2:
-            raise ValueError(
+            raise UserError(
                 f"x {of} has shape {self.x.shape}; expected (samples, features) or more axes: "
                 "a single feature is x[:, None]"
             )
         if self.y.ndim != 1:
-            raise ValueError(f"y {of} has shape {self.y.shape}; expected one axis, (samples,)")
+            raise UserError(f"y {of} has shape {self.y.shape}; expected one axis, (samples,)")
         if len(self.x) != len(self.y):
-            raise ValueError(f"x {of} has {len(self.x)} rows and y has {len(self.y)}; expected one label for each")
+            raise UserError(f"x {of} has {len(self.x)} rows and y has {len(self.y)}; expected one label for each")
         if not len(self.y):
-            raise ValueError(f"silo {self.name!r} has no rows; expected at least one")
+            raise UserError(f"silo {self.name!r} has no rows; expected at least one")
         if not self.x[0].size and not self.words:
-            raise ValueError(f"x {of} has shape {self.x.shape}, so no features; expected at least one")
+            raise UserError(f"x {of} has shape {self.x.shape}, so no features; expected at least one")
         self._check_columns()
         _check_finite(f"x {of}", self.x)
         _check_finite(f"y {of}", self.y)
         if self.y.dtype.kind == "U":
             empty = np.flatnonzero(np.char.str_len(np.char.strip(self.y)) == 0)
             if len(empty):
-                raise ValueError(f"y {of} is empty in row {empty[0]}; expected a label in every row")
+                raise UserError(f"y {of} is empty in row {empty[0]}; expected a label in every row")
             _check_words(f"y {of}", self.y)
 
     def _check_columns(self) -> None:
         of = f"of silo {self.name!r}"
         if self.columns is None:
             if self.words:
-                raise ValueError(f"silo {self.name!r} has words but no columns; expected the names of all columns")
+                raise UserError(f"silo {self.name!r} has words but no columns; expected the names of all columns")
             return
         if len(set(self.columns)) != len(self.columns) or not set(self.words) <= set(self.columns):
-            raise ValueError(
+            raise UserError(
                 f"columns {of} are {listed(self.columns)}, with words in {listed(self.words)}; "
                 "expected each name once, and words in some of them"
             )
         if self.x.shape[1:] != (len(self.columns) - len(self.words),):
-            raise ValueError(
+            raise UserError(
                 f"x {of} has shape {self.x.shape} for {len(self.columns)} columns, {len(self.words)} of words; "
                 "expected one number a row for each of the others"
             )
         for column, cells in self.words.items():
             if cells.dtype.kind != "U" or cells.shape != (len(self),):
-                raise ValueError(
+                raise UserError(
                     f"column {column!r} {of} has type {cells.dtype} and shape {cells.shape}; "
                     f"expected words for each of {len(self)} rows"
                 )
@@ -121,9 +123,9 @@ def find_silos(folder: Path) -> dict[str, Path]:
     folder = Path(folder)
     where = shown(folder)
     if not os.path.exists(folder):
-        raise ValueError(f"there is no folder {where}; expected one with a file or a sub-folder for each silo")
+        raise UserError(f"there is no folder {where}; expected one with a file or a sub-folder for each silo")
     if not os.path.isdir(folder):
-        raise ValueError(
+        raise UserError(
             f"{where} is a file, and a file alone is not a federation; "
             "expected a folder with a file or a sub-folder for each silo"
         )
@@ -133,13 +135,13 @@ def find_silos(folder: Path) -> dict[str, Path]:
         if not os.path.isdir(path):
             _check_kind(path)
         if name in found:
-            raise ValueError(
+            raise UserError(
                 f"silo {name!r} is there twice in {where}, as {found[name].name!r} and as {path.name!r}; "
                 "expected one entry for each silo"
             )
         found[name] = path
     if not found:
-        raise ValueError(f"there are no silos in {where}; expected NAME.npz, NAME.csv or a sub-folder for each")
+        raise UserError(f"there are no silos in {where}; expected NAME.npz, NAME.csv or a sub-folder for each")
     return dict(sorted(found.items()))
 
 
@@ -150,17 +152,17 @@ def read_silo(path: Path, label: str | None = None) -> RawSilo:
     """
     path = Path(path)
     if not os.path.exists(path):
-        raise ValueError(f"there is no silo {shown(path)}; expected a .npz or .csv file, or a folder of them")
+        raise UserError(f"there is no silo {shown(path)}; expected a .npz or .csv file, or a folder of them")
     if not os.path.isdir(path):
         return _read_file(path, path.stem, label)
     parts = _entries(path)
     for part in parts:
         _check_kind(part)
     if not parts:
-        raise ValueError(f"the silo {shown(path)} is an empty folder; expected .npz or .csv files in it")
+        raise UserError(f"the silo {shown(path)} is an empty folder; expected .npz or .csv files in it")
     kinds = {part.suffix.lower() for part in parts}
     if len(kinds) > 1:
-        raise ValueError(f"the silo {shown(path)} has .csv and .npz files; expected files of one kind")
+        raise UserError(f"the silo {shown(path)} has .csv and .npz files; expected files of one kind")
     return _join(path, parts, [_read_file(part, path.name, label) for part in parts])
 
 
@@ -226,12 +228,12 @@ def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise ValueError(f"the folder {shown(folder)} can't be read: {error.strerror or error}") from error
+        raise UserError(f"the folder {shown(folder)} can't be read: {error.strerror or error}") from error
 
 
 def _check_kind(path: Path) -> None:
     if path.suffix.lower() not in KINDS or not os.path.isfile(path):
-        raise ValueError(
+        raise UserError(
             f"{path.name!r} in {shown(path.parent)} is not a silo's file; "
             "expected .npz or .csv: move it elsewhere, or start its name with a dot"
         )
@@ -246,16 +248,16 @@ def _read_file(path: Path, name: str, label: str | None) -> RawSilo:
             with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
                 return _read_csv(text, name, LABEL if label is None else label)
     except OSError as error:
-        raise ValueError(f"{shown(path)} can't be read: {error.strerror or error}") from error
+        raise UserError(f"{shown(path)} can't be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise ValueError(f"{shown(path)}: {error}") from error
+        raise UserError(f"{shown(path)}: {error}") from error
 
 
 def _read_npz(file: IO[bytes], name: str) -> RawSilo:
     arrays = _load_npz(file)
     missing = [key for key in ("x", "y") if key not in arrays]
     if missing:
-        raise ValueError(
+        raise UserError(
             f"there is no array {missing[0]!r} in the file, which has {listed(sorted(arrays))}; "
             "expected x (samples, ...) and y (samples,)"
         )
@@ -296,7 +298,7 @@ def _load_npz(file: IO[bytes]) -> dict[str, Array]:
         else:
             refused = " ".join(str(error).split()) or type(error).__name__
     if refused:
-        raise ValueError(f"not a readable npz file ({_one_line(refused)}); expected one made by np.savez")
+        raise UserError(f"not a readable npz file ({_one_line(refused)}); expected one made by np.savez")
     return arrays  # type: ignore[return-value]
 
 
@@ -307,11 +309,11 @@ def _read_csv(file: IO[str], name: str, label: str) -> RawSilo:
         hint = f" (did you mean {brief(near[0])}?)" if near else ""
         if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
             hint = "; expected commas between cells"
-        raise ValueError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}")
+        raise UserError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}")
     if len(header) < 2:
-        raise ValueError(f"the only column is {label!r}; expected features beside the labels")
+        raise UserError(f"the only column is {label!r}; expected features beside the labels")
     if not rows:
-        raise ValueError("there is a header and no rows; expected at least one row")
+        raise UserError("there is a header and no rows; expected at least one row")
     numbers: list[NDArray[np.float64]] = []
     words: dict[str, Array] = {}
     y: Array = np.empty(0)
@@ -343,23 +345,23 @@ def _read_rows(file: IO[str]) -> tuple[list[str], list[list[str]], list[int]]:
             if not cells:  # an empty line
                 continue
             if any("\0" in cell for cell in cells):
-                raise ValueError(f"line {start} has a zero byte; expected text, in utf-8")
+                raise UserError(f"line {start} has a zero byte; expected text, in utf-8")
             if not header:
                 header = cells
                 _check_header(header)
                 continue
             if len(cells) != len(header):
-                raise ValueError(f"line {start} has {len(cells)} cells; expected {len(header)}, as in the header")
+                raise UserError(f"line {start} has {len(cells)} cells; expected {len(header)}, as in the header")
             rows.append(cells)
             lines.append(start)
     except UnicodeDecodeError as error:
-        raise ValueError(f"not text in utf-8 ({error.reason} after line {end}); save it as utf-8") from error
+        raise UserError(f"not text in utf-8 ({error.reason} after line {end}); save it as utf-8") from error
     except csv.Error as error:
-        raise ValueError(
+        raise UserError(
             f"line {end + 1} is not csv ({_one_line(str(error))}); expected commas and closed quotes"
         ) from error
     if not header:
-        raise ValueError("the file is empty; expected a header and rows")
+        raise UserError("the file is empty; expected a header and rows")
     return header, rows, lines
 
 
@@ -367,13 +369,13 @@ def _check_header(header: Sequence[str]) -> None:
     seen: set[str] = set()
     for place, column in enumerate(header, 1):
         if not column:
-            raise ValueError(
+            raise UserError(
                 f"column {place} has no name in the header; name it or drop it (pandas: to_csv with index=False)"
             )
         if len(column) > LONGEST_WORD:
-            raise ValueError(f"the name of column {place} has {len(column)} characters; expected a header line")
+            raise UserError(f"the name of column {place} has {len(column)} characters; expected a header line")
         if column in seen:
-            raise ValueError(f"column {column!r} is there twice; expected each name once")
+            raise UserError(f"column {column!r} is there twice; expected each name once")
         seen.add(column)
 
 
@@ -390,19 +392,19 @@ def _numbers(column: str, cells: Sequence[str], lines: Sequence[int]) -> NDArray
     missing = [i for i, (value, cell) in enumerate(zip(values, cells, strict=True)) if not _usable(value, cell)]
     if missing:
         cell = cells[missing[0]]
-        raise ValueError(
+        raise UserError(
             f"line {lines[missing[0]]}, column {column!r} "
             f"{f'is {brief(cell)}' if cell else 'is empty'}; expected a finite number or a word in every row"
         )
     if len(wordy) == len(cells):
         long = [i for i, cell in enumerate(cells) if len(cell) > LONGEST_WORD]
         if long:
-            raise ValueError(
+            raise UserError(
                 f"line {lines[long[0]]}, column {column!r} has a text of {len(cells[long[0]])} characters; "
                 f"expected numbers, or words of up to {LONGEST_WORD}: drop the column"
             )
         return None
-    raise ValueError(
+    raise UserError(
         f"line {lines[wordy[0]]}, column {column!r} is {brief(cells[wordy[0]])}, which is not a number; "
         f"{len(cells) - len(wordy)} of {len(cells)} rows have one: expected numbers in all, or words in all"
     )
@@ -413,12 +415,12 @@ def _labels(column: str, cells: Sequence[str], lines: Sequence[int]) -> Array:
     values = [as_number(cell) for cell in cells]
     for line, cell, value in zip(lines, cells, values, strict=True):
         if not _usable(value, cell):
-            raise ValueError(
+            raise UserError(
                 f"line {line}, column {column!r} {f'is {brief(cell)}' if cell else 'is empty'}; "
                 "expected a label in every row"
             )
         if len(cell) > LONGEST_WORD:
-            raise ValueError(
+            raise UserError(
                 f"line {line}, column {column!r} has {len(cell)} characters; expected a label of up to {LONGEST_WORD}"
             )
     limit = np.iinfo(np.int64).max
@@ -442,13 +444,13 @@ def _check_finite(what: str, array: Array) -> None:
     if not finite.all():
         place = np.unravel_index(int(np.argmin(finite)), array.shape)
         within = f" at {tuple(int(i) for i in place[1:])}" if array.ndim > 1 else ""
-        raise ValueError(f"{what} is {float(array[place])} in row {place[0]}{within}; expected finite numbers")
+        raise UserError(f"{what} is {float(array[place])} in row {place[0]}{within}; expected finite numbers")
 
 
 def _check_words(what: str, words: Array) -> None:
     lengths = np.char.str_len(words)
     if lengths.max() > LONGEST_WORD:
-        raise ValueError(
+        raise UserError(
             f"{what} has {lengths.max()} characters in row {lengths.argmax()}; expected labels of up to {LONGEST_WORD}"
         )
 
@@ -472,7 +474,7 @@ def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawS
         elif (part.x.dtype == np.uint8) != (first.x.dtype == np.uint8):
             what = f"x has type {part.x.dtype} and not {first.x.dtype}"
         if what:
-            raise ValueError(
+            raise UserError(
                 f"{shown(path)} doesn't fit {paths[0].name!r}, of the same silo: {what}; expected the same in all"
             )
     ys = [part.y for part in parts]

@@ -24,6 +24,7 @@ from fedamp.deploy.identity import identity_of
 from fedamp.deploy.named import Layout
 from fedamp.deploy.plan import Rules
 from fedamp.deploy.wire import one_line
+from fedamp.errors import UserError
 from fedamp.rows import Rows
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None
@@ -131,7 +132,7 @@ class _Attentive(FedAvg):
         assert self.layout is not None
         records, metrics = list(content.array_records.values()), list(content.metric_records.values())
         if len(records) != 1 or len(metrics) != 1:
-            raise ValueError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
+            raise UserError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
         samples = vetting.check_samples(metrics[0].get(self.weighted_by_key))
         reply = {"w": self.layout.row(records[0])}
         vetting.check_variances(reply, self.layout.variances)

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedamp.errors import UserError
+
 AUTHORITY_DAYS, SERVER_DAYS = 3653, 825  # 825: more than that, and some systems refuse a server's certificate
 ALWAYS = ("localhost", "127.0.0.1")  # the server's own programs reach it there
 CLOCKS = timedelta(hours=1)  # clocks of other machines may be behind
@@ -40,7 +42,7 @@ def make_server_certificate(authority: bytes, authority_key: bytes, hosts: Seque
     issuer = x509.load_pem_x509_certificate(authority)
     signer = serialization.load_pem_private_key(authority_key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is of another kind; expected the ca.key that fedamp wrote")
+        raise UserError("the authority's key is of another kind; expected the ca.key that fedamp wrote")
     key = ec.generate_private_key(ec.SECP256R1())
     names = [_general_name(host) for host in dict.fromkeys([*hosts, *ALWAYS])]
     builder = _builder(_subject([*hosts, *ALWAYS][0]), issuer.subject, key.public_key(), SERVER_DAYS)
@@ -81,7 +83,7 @@ def check_private(key: bytes) -> None:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         read = None
     if not isinstance(read, ec.EllipticCurvePrivateKey):
-        raise ValueError("the file key is damaged or no silo's key; unpack the bundle anew")
+        raise UserError("the file key is damaged or no silo's key; unpack the bundle anew")
 
 
 def validity(certificate: bytes) -> tuple[datetime, datetime]:
@@ -89,7 +91,7 @@ def validity(certificate: bytes) -> tuple[datetime, datetime]:
     try:
         read = x509.load_pem_x509_certificate(certificate)
     except ValueError:
-        raise ValueError("the file ca.crt is damaged or no certificate; unpack the bundle anew") from None
+        raise UserError("the file ca.crt is damaged or no certificate; unpack the bundle anew") from None
     return read.not_valid_before_utc, read.not_valid_after_utc
 
 

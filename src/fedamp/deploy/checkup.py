@@ -17,6 +17,7 @@ from fedamp.data.schema import apply_schema, schema_notes
 from fedamp.data.silos import read_silo
 from fedamp.deploy import guard, processes
 from fedamp.deploy.plan import SCHEMA, SILO, Seat, disagreement, read_seat
+from fedamp.errors import UserError
 
 FILES = (SILO, SCHEMA, "ca.crt", "key")
 WAIT = 10.0  # seconds for the server to answer
@@ -56,7 +57,7 @@ def check_quickly(bundle: Path, data: Path) -> Seat:
     """Return a bundle's seat; the first fault that shows without the network is an error."""
     for finding in check(bundle, data, offline=True):
         if finding.fault:
-            raise ValueError(f"{finding.what}: {finding.fault}")
+            raise UserError(f"{finding.what}: {finding.fault}")
     return read_seat(bundle)
 
 
@@ -70,16 +71,16 @@ def use_code(bundle: Path) -> None:
 def _try(what: str, test: Callable[[], str]) -> Finding:
     try:
         return Finding(what, note=test())
-    except (ValueError, OSError) as error:
+    except (UserError, OSError) as error:
         return Finding(what, fault=" ".join(str(error).split()) or type(error).__name__)
 
 
 def _bundle(bundle: Path) -> str:
     if bundle.suffix == ".zip" and bundle.is_file():
-        raise ValueError(f"{bundle} is packed; unpack it with unzip, and give the folder")
+        raise UserError(f"{bundle} is packed; unpack it with unzip, and give the folder")
     missing = [name for name in FILES if not (bundle / name).is_file()]
     if missing:
-        raise ValueError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
+        raise UserError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
     seat = read_seat(bundle)
     return f"silo {seat.name} of the federation {seat.plan.name}"
 
@@ -101,7 +102,7 @@ def _certificate(path: Path) -> str:
     start, end = certificates.validity(path.read_bytes())
     now = datetime.now(UTC)
     if not start <= now <= end:
-        raise ValueError(
+        raise UserError(
             f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
@@ -120,7 +121,7 @@ def _version(seat: Seat, bundle: Path) -> str:
     use_code(bundle)
     here = seat.plan.here()
     if words := disagreement(seat.plan.agreed(), here):
-        raise ValueError(f"{words} (there: the plan of the federation); install what the plan says")
+        raise UserError(f"{words} (there: the plan of the federation); install what the plan says")
     return f"fedamp {here['version']}"
 
 
@@ -147,10 +148,10 @@ def _server(seat: Seat, authority: Path) -> str:
         connection.request("GET", "/health")
         date = connection.getresponse().getheader("Date")
     except ssl.SSLCertVerificationError as error:
-        raise ValueError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
+        raise UserError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
     except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ValueError(
+        raise UserError(
             f"{seat.server} can't be reached ({why}); is the server up, and the port open? (--offline leaves this out)"
         ) from None
     finally:
@@ -166,7 +167,7 @@ def _clock(date: str | None) -> None:
     ahead = (datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds()
     if not -BEHIND < ahead < AHEAD:
         word = "ahead of" if ahead > 0 else "behind"
-        raise ValueError(
+        raise UserError(
             f"this machine's clock is {abs(ahead):.0f} s {word} the server's, and Flower refuses that; let both "
             "follow a time server (NTP)"
         )

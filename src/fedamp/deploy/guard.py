@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fedamp.errors import UserError
+
 OURS = "flwr-clientapp"
 OTHERS = ("flwr-serverapp", "flwr-simulation", "flwr-agentapp", "flwr-model", "flwr-connector")
 
@@ -39,7 +41,7 @@ def guarded_path(folder: Path, path: str) -> str:
     Folders that hold Flower's own are left out: should ours ever be missing, then nothing is run at all.
     """
     if os.pathsep in str(folder):
-        raise ValueError(
+        raise UserError(
             f"{folder} has a {os.pathsep!r} in its path, which no program can be found under; move the bundle"
         )
     names = [OURS, STARTER, *OTHERS]
@@ -52,7 +54,7 @@ def guarded_path(folder: Path, path: str) -> str:
     except OSError as error:
         told = error.strerror or str(error)
     if told != YES:
-        raise ValueError(
+        raise UserError(
             f"{folder / OURS} can't be run ({told or 'it says nothing'}), so that the app which the server sends would "
             "be; put the bundle on a file system where programs may be run (no noexec)"
         )

@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord
 from torch import Tensor
 
 from fedamp.deploy.wire import check_names, decode_array
+from fedamp.errors import UserError
 from fedamp.rows import Rows
 
 # What BatchNorm carries along: it is mixed with the rest, and no part of the distance between two models.
@@ -37,11 +38,11 @@ class Layout:
                 name for name, t in tensors.items() if not t.is_floating_point() or name.split(".")[-1] in STATISTICS
             ]
         if unknown := sorted(set(buffers) - set(tensors)):
-            raise ValueError(f"buffers name {unknown}; expected some of the arrays, {', '.join(tensors)}")
+            raise UserError(f"buffers name {unknown}; expected some of the arrays, {', '.join(tensors)}")
         params = {name: tensor for name, tensor in tensors.items() if name not in buffers}
         dtypes = {tensor.dtype for tensor in params.values()}
         if len(dtypes) != 1:
-            raise ValueError(
+            raise UserError(
                 f"the initial arrays hold {len(params)} parameters of {len(dtypes)} types "
                 f"({', '.join(sorted(map(str, dtypes)))}); expected at least one, all of one floating type"
             )

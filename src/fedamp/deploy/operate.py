@@ -24,6 +24,7 @@ from fedamp import checks
 from fedamp.deploy import processes
 from fedamp.deploy.plan import read_federation
 from fedamp.deploy.provision import read_address
+from fedamp.errors import UserError
 from fedamp.reading import read_json
 
 HEALTHY, ANSWER, STOPPED = 60.0, 60.0, 60.0  # seconds to wait for
@@ -81,7 +82,7 @@ class Server:
         with processes.kept(command, self.env, log) as process:
             processes.wait_until(lambda: self.healthy() or process.poll() is not None, HEALTHY)
             if not self.healthy():
-                raise ValueError(f"Flower's server did not start; the end of {log}: {processes.tail(log, 5)}")
+                raise UserError(f"Flower's server did not start; the end of {log}: {processes.tail(log, 5)}")
             yield process
 
     def healthy(self) -> bool:
@@ -115,7 +116,7 @@ class Server:
         answer = self.ask("supernode", "register", str(key), NAME, "--name", name)
         message = str(answer.get("error-message", ""))
         if not answer.get("success") and "already" not in message:
-            raise ValueError(f"the key of silo {name} ({key}) could not be registered: {message}")
+            raise UserError(f"the key of silo {name} ({key}) could not be registered: {message}")
 
     def unfinished(self) -> list[str]:
         """Return the runs that have not ended."""
@@ -134,7 +135,7 @@ class Server:
             self.ask("stop", run, NAME)
         answer = self.ask("run", str(self.folder / "server" / "app"), NAME)
         if not answer.get("run-id"):
-            raise ValueError(f"the run could not be started: {answer.get('error-message', answer)}")
+            raise UserError(f"the run could not be started: {answer.get('error-message', answer)}")
         return str(answer["run-id"])
 
 
@@ -145,7 +146,7 @@ def server_of(folder: Path, host: str = HERE, port: int | None = None) -> Server
     address = read_address(folder)
     checks.one_of("host to listen on", host, [HERE, EVERYWHERE])
     if port is not None and not 0 < port < 1 << 16:
-        raise ValueError(f"port is {port}; expected a number from 1 to 65535")
+        raise UserError(f"port is {port}; expected a number from 1 to 65535")
     return Server(folder, host, port or (address.listen if host == HERE else address.port))
 
 
@@ -237,7 +238,7 @@ def stop(folder: Path) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if not processes.wait_until(lambda: processes.holder(server.lock) is None, STOPPED):
-        raise ValueError(f"process {pid} has not ended within {STOPPED:.0f} s; look at it, or end it: kill -9 {pid}")
+        raise UserError(f"process {pid} has not ended within {STOPPED:.0f} s; look at it, or end it: kill -9 {pid}")
     return True
 
 
@@ -246,7 +247,7 @@ def admit(folder: Path, name: str) -> None:
     federation = read_federation(folder)
     names = [member.name for member in federation.members]
     if name not in names:
-        raise ValueError(f"there is no silo {name!r} in {folder}; expected one of {', '.join(names)}")
+        raise UserError(f"there is no silo {name!r} in {folder}; expected one of {', '.join(names)}")
     wish = folder / "admit" / name
     wish.parent.mkdir(parents=True, exist_ok=True)
     wish.touch()

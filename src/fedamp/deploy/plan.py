@@ -20,6 +20,7 @@ from fedamp.checkpoints import write_whole
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import read_schema, schema_to_json, write_schema
 from fedamp.description import Description, differences
+from fedamp.errors import UserError
 from fedamp.reading import read_json
 
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"
@@ -96,7 +97,7 @@ class Federation:
         for what in ("name", "number", "key"):
             values = [getattr(member, what) for member in self.members]
             if len(set(values)) < len(values):
-                raise ValueError(f"two silos have one {what} ({values}); expected a {what} of its own for each")
+                raise UserError(f"two silos have one {what} ({values}); expected a {what} of its own for each")
 
     def write(self, folder: Path) -> None:
         """Write federation.json and schema.json."""
@@ -123,7 +124,7 @@ class Seat:
     def __post_init__(self) -> None:
         host, _, port = str(self.server).rpartition(":")
         if not (host and port.isdigit()):
-            raise ValueError(f"server is {self.server!r}; expected host:port, as in fed.example.org:9092")
+            raise UserError(f"server is {self.server!r}; expected host:port, as in fed.example.org:9092")
         checks.count("number of the silo", self.number, least=0)
 
     def write(self, folder: Path) -> None:
@@ -162,9 +163,9 @@ def read_seat(folder: Path) -> Seat:
 def _read(folder: Path, name: str, what: str) -> dict[str, Any]:
     value = read_json(folder / name)
     if value is None:
-        raise ValueError(f"{folder} holds no {name}, so it is not {what}")
+        raise UserError(f"{folder} holds no {name}, so it is not {what}")
     if value.get("format") != FORMAT:
-        raise ValueError(f"{folder / name} has format {value.get('format')!r}; this version reads {FORMAT}")
+        raise UserError(f"{folder / name} has format {value.get('format')!r}; this version reads {FORMAT}")
     return value
 
 
@@ -179,4 +180,4 @@ class _Damaged:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, KeyError | TypeError | AttributeError):
-            raise ValueError(f"{self.path} is damaged ({error!r}); take it from a copy, or make it anew") from None
+            raise UserError(f"{self.path} is damaged ({error!r}); take it from a copy, or make it anew") from None

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from fedamp.errors import UserError
+
 KEEPER = Path(__file__).with_name("keeper.py")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 GRACE = 10.0  # seconds that a program has to end by itself
@@ -24,7 +26,7 @@ def program(name: str) -> str:
     """Return where one of Flower's programs lies: beside this Python."""
     path = Path(sys.executable).with_name(name)
     if not path.exists():
-        raise ValueError(f"there is no {name} beside {sys.executable}; install it: pip install 'fedamp[deploy]'")
+        raise UserError(f"there is no {name} beside {sys.executable}; install it: pip install 'fedamp[deploy]'")
     return str(path)
 
 
@@ -88,7 +90,7 @@ def only_one(lock: Path, what: str) -> Iterator[None]:
         # More than one try: a `status` that looks at the lock holds it for a moment.
         if not wait_until(lambda: _locked(file, fcntl.LOCK_EX), 0.5, 0.1):
             file.seek(0)
-            raise ValueError(f"{what} is running already, as process {file.read().strip() or '?'}; stop it first")
+            raise UserError(f"{what} is running already, as process {file.read().strip() or '?'}; stop it first")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -138,7 +140,7 @@ def check_port(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"can't listen on {host}:{port} ({error.strerror}); stop what uses it, or give another --port"
         ) from None
 

@@ -31,6 +31,7 @@ import torch
 from fedamp import __version__, assembly, checks, models
 from fedamp.clients import Clients
 from fedamp.deploy.plan import Federation, Member, Plan, Rules, Seat, read_federation
+from fedamp.errors import UserError
 from fedamp.reading import read_json
 
 ADDRESS = "address.json"
@@ -67,7 +68,7 @@ class Address:
             _check_host(host)
         checks.count("port", port)
         if port > 65534:
-            raise ValueError(f"port is {port}; expected a number up to 65534")
+            raise UserError(f"port is {port}; expected a number up to 65534")
         alone = not set(hosts) - LOOPBACK
         return cls(tuple(hosts), port, port if alone else port + 1)
 
@@ -84,7 +85,7 @@ def read_address(folder: Path) -> Address:
     try:
         return Address(tuple(value["hosts"]), int(value["port"]), int(value["listen"]))  # type: ignore[index]
     except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{folder / 'server' / ADDRESS} is missing or damaged; take it from a copy") from None
+        raise UserError(f"{folder / 'server' / ADDRESS} is missing or damaged; take it from a copy") from None
 
 
 def init(
@@ -96,22 +97,22 @@ def init(
     _check_names(silos)
     _check_title(plan.name)
     if len(silos) < 2:
-        raise ValueError(f"silos are {', '.join(silos) or 'none'}; a federation needs two or more")
+        raise UserError(f"silos are {', '.join(silos) or 'none'}; a federation needs two or more")
     if rules.min_silos > len(silos):
-        raise ValueError(f"min_silos is {rules.min_silos}, but there are {len(silos)} silos; expected no more")
+        raise UserError(f"min_silos is {rules.min_silos}, but there are {len(silos)} silos; expected no more")
     check_plan(plan)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there already and is not empty; give a new folder")
+        raise UserError(f"{folder} is there already and is not empty; give a new folder")
     address = Address.of(hosts, port)
     folder = folder.absolute()
     if unfit := set(str(folder)) & set('"\\%$' + os.pathsep):
         words = " and ".join(sorted(unfit))
-        raise ValueError(f"{folder} has {words} in its path, which units and nginx can't quote; give another folder")
+        raise UserError(f"{folder} has {words} in its path, which units and nginx can't quote; give another folder")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
-        raise ValueError(f"{folder} can't be made: {error.strerror or error}; give another folder") from None
+        raise UserError(f"{folder} can't be made: {error.strerror or error}; give another folder") from None
     try:
         for name in ("ca", "server", "server/keys", "bundles"):
             (made / name).mkdir(mode=FOLDER)
@@ -141,7 +142,7 @@ def add(folder: Path, names: list[str]) -> list[str]:
     known = [member.name for member in federation.members]
     _check_names([*known, *names])
     if not names:
-        raise ValueError("there are no names of silos; expected one or more")
+        raise UserError("there are no names of silos; expected one or more")
     number = max(member.number for member in federation.members) + 1
     (folder / "bundles").mkdir(mode=FOLDER, exist_ok=True)
     members = _add_members(folder, federation.plan, read_address(folder), names, number)
@@ -168,7 +169,7 @@ def code_of(plan: Plan) -> Path | None:
     models.load_builder(spec)
     module = sys.modules[spec.partition(":")[0].partition(".")[0]]
     if not getattr(module, "__file__", None):
-        raise ValueError(f"model {spec} comes from no file; give its code with --code")
+        raise UserError(f"model {spec} comes from no file; give its code with --code")
     path = Path(str(module.__file__)).resolve()
     if {"site-packages", "dist-packages"} & set(path.parts):
         return None
@@ -247,7 +248,7 @@ def _copy_code(code: Path | None, target: Path) -> None:
     if code is None:
         return
     if not code.exists():
-        raise ValueError(f"there is no {code}; expected the file or the folder with the model's code")
+        raise UserError(f"there is no {code}; expected the file or the folder with the model's code")
     leave = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     if code.is_file():
         shutil.copy(code, target / code.name)
@@ -270,7 +271,7 @@ def _check_code(plan: Plan, code: Path | None, copy: Path) -> None:
     )
     if tried.returncode:
         last = (tried.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ValueError(
+        raise UserError(
             f"model {spec} can't be imported from a copy of {code} alone ({last}); give a folder with all of its "
             "code with --code"
         )
@@ -297,18 +298,18 @@ def _check_names(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or name.endswith((".zip", ".")):
-            raise ValueError(
+            raise UserError(
                 f"a silo is named {name!r}; expected 1 to 64 letters, digits, dashes, dots and underscores, a letter "
                 "or digit first, and no .zip at the end: names become file names"
             )
         if name.lower() in seen:
-            raise ValueError(f"silo {name!r} is there twice; expected a name of its own for each")
+            raise UserError(f"silo {name!r} is there twice; expected a name of its own for each")
         seen.add(name.lower())
 
 
 def _check_title(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}", name):
-        raise ValueError(
+        raise UserError(
             f"the federation is named {name!r}; expected 1 to 64 letters, digits, blanks, dashes, dots and "
             "underscores, a letter or digit first: give one with --name"
         )
@@ -319,4 +320,4 @@ def _check_host(host: str) -> None:
         ipaddress.ip_address(host)
     except ValueError:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", host):
-            raise ValueError(f"host is {host!r}; expected a name like fl.example.org, or an address") from None
+            raise UserError(f"host is {host!r}; expected a name like fl.example.org, or an address") from None

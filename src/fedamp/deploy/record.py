@@ -28,6 +28,7 @@ from fedamp.deploy.plan import Federation
 from fedamp.deploy.strategy import Played
 from fedamp.deploy.wire import one_line
 from fedamp.description import Named
+from fedamp.errors import UserError
 from fedamp.metrics import finite, score_table, spread, summarise
 from fedamp.reading import DESCRIPTION, LINES, RESULT, read_json, read_lines
 from fedamp.records import RunFolder
@@ -93,7 +94,7 @@ class Record:
         # A first round that was written down and not yet saved never counted.
         never = played <= 1 and not any(self.folder.glob("checkpoint-*"))
         if not never and (saved is None or known != list(range(saved.k + 1))):
-            raise ValueError(
+            raise UserError(
                 f"{self.folder} holds {played} rounds, but no checkpoint that fits them: it was damaged. Put the "
                 "folder back from a copy; to begin anew, move it away"
             )
@@ -101,7 +102,7 @@ class Record:
     def _check_members(self, before: Sequence[str]) -> None:
         """Raise where a silo was taken out or moved: the record's lists stand in the order of the members."""
         if self.keys[: len(before)] != list(before):
-            raise ValueError(
+            raise UserError(
                 "silos were taken out of federation.json, or moved; put them back in their order (new ones come last). "
                 "To keep a silo out, delete server/keys/NAME.pub and server/run"
             )

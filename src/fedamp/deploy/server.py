@@ -16,6 +16,7 @@ from fedamp.deploy.plan import Federation, disagreement, read_federation
 from fedamp.deploy.record import Record
 from fedamp.deploy.silo import metric_names
 from fedamp.deploy.strategy import RowStrategy
+from fedamp.errors import UserError
 from fedamp.rows import Rows
 
 FOLDER = "FEDAMP_FEDERATION"  # the environment variable with the federation's folder
@@ -26,7 +27,7 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     """Play the federation's rounds from wherever its record stands, and return the record."""
     plan = federation.plan
     if words := disagreement(plan.agreed(), plan.here()):
-        raise ValueError(f"the plan of the federation does not fit this installation: {words}")
+        raise UserError(f"the plan of the federation does not fit this installation: {words}")
     numbers = {member.key: member.number for member in federation.members}
     method = assembly.method_of(plan.description)
     assembly.optimizer_of(plan.description, method)  # one that the method can't take is told now

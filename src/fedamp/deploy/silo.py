@@ -18,11 +18,12 @@ from fedamp.deploy import vetting
 from fedamp.deploy.memory import Memory
 from fedamp.deploy.plan import Seat, disagreement
 from fedamp.engine import use_threads
+from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
 from fedamp.rows import Message, Rows, State
 
 
-class UnwillingError(ValueError):
+class UnwillingError(UserError):
     """This silo can't take part. `public` is the word that the server gets; the text stays in the house."""
 
     def __init__(self, public: str, private: str) -> None:
@@ -150,6 +151,6 @@ def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | 
     try:
         raw = read_silo(data, description.label)
         material = assembly.silo_material(description, [raw], seat.plan.schema, [seat.number])
-    except (ValueError, OSError) as error:
+    except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
     return Silo(seat, assembly.assemble(description, material), Memory(folder / "memory"), folder / "models")

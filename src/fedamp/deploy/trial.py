@@ -18,6 +18,7 @@ from fedamp.data.silos import read_silo
 from fedamp.deploy import processes, provision
 from fedamp.deploy.plan import Plan, Rules
 from fedamp.description import Description
+from fedamp.errors import UserError
 from fedamp.reading import read_json, read_lines
 from fedamp.settings import make_setting
 from fedamp.terminal import out
@@ -68,7 +69,7 @@ def _description(method: str, rounds: int, schema: Schema) -> Description:
 @contextlib.contextmanager
 def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there already and is not empty; give a new folder")
+        raise UserError(f"{folder} is there already and is not empty; give a new folder")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder.absolute()
@@ -101,7 +102,7 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
         code = server.poll()
     if code != 0:
         what = f"took more than {seconds:.0f} s" if code is None else f"ended with {code}"
-        raise ValueError(f"the server {what}; the end of its log: {processes.tail(log, 8)}")
+        raise UserError(f"the server {what}; the end of its log: {processes.tail(log, 8)}")
 
 
 def _show(record: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from fedamp import checks
+from fedamp.errors import UserError
 from fedamp.methods.apfl import APFL
 from fedamp.methods.base import Direction, Directions, Grad, Local, Method
 from fedamp.methods.fedamp import FedAMP
@@ -38,7 +39,7 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
     known = {f.name for f in fields(METHODS[name])}
     for given in hyperparameters:
         if not known:
-            raise ValueError(f"method {name!r} has no hyperparameters, so no {given!r}")
+            raise UserError(f"method {name!r} has no hyperparameters, so no {given!r}")
         checks.one_of(f"hyperparameter of {name}", given, known)
     return METHODS[name](**hyperparameters)
 

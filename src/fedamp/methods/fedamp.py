@@ -25,6 +25,7 @@ from fedamp.attention import (
     squared_distances,
     uniform_weights,
 )
+from fedamp.errors import UserError
 from fedamp.methods.message_passing import MessagePassing
 
 
@@ -56,12 +57,12 @@ class FedAMP(MessagePassing):
         make_attention(self.attention, 1.0, self.theta)
         object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
         if self.form == "gradient" and self.self_weight != "uniform":
-            raise ValueError(
+            raise UserError(
                 f"self_weight is {self.self_weight!r}, but form='gradient' derives it (Eq. 5); leave it out, or "
                 "take form='normalised'"
             )
         if self.form == "normalised" and self.attention != "negative-exponential":
-            raise ValueError(
+            raise UserError(
                 f"attention is {self.attention!r}, but form='normalised' is a softmax of negative squared "
                 "distances; take form='gradient' or attention='negative-exponential'"
             )
@@ -86,7 +87,7 @@ class FedAMP(MessagePassing):
         similarity = make_attention(self.attention, sigma, self.theta).derivative(distances)
         xi, used = gradient_weights(similarity, alpha)
         if self.strict and used < alpha:
-            raise ValueError(
+            raise UserError(
                 f"alpha={alpha:g} makes a self weight negative (sigma={sigma:g}); lower alpha to "
                 f"{used:g} or less, raise sigma, or leave strict off"
             )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.attention import effective_clients
+from fedamp.errors import UserError
 from fedamp.methods.advice import advice
 from fedamp.methods.base import Local, Method, proximal
 from fedamp.rows import Message, Rows, State
@@ -45,7 +46,7 @@ class MessagePassing(Method):
         checks.count("alpha_every", self.alpha_every)
         checks.positive("sharpness", self.sharpness)
         if self.alpha_every != 30 and self.alpha != "paper":
-            raise ValueError(
+            raise UserError(
                 f"alpha_every is {self.alpha_every}, but alpha is {self.alpha} in all rounds; leave one of them out"
             )
 
@@ -56,11 +57,11 @@ class MessagePassing(Method):
     def check_sigma(self, sigma: float | str, words: Collection[str], *, finite: bool) -> None:
         """Raise unless sigma is a number over 0 or one of the words, and sharpness goes with a word."""
         if isinstance(sigma, str) and sigma not in words:
-            raise ValueError(f"sigma is {sigma!r}; expected a number over 0 or {' or '.join(map(repr, words))}")
+            raise UserError(f"sigma is {sigma!r}; expected a number over 0 or {' or '.join(map(repr, words))}")
         if not isinstance(sigma, str):
             checks.positive("sigma", sigma, finite=finite)
             if self.sharpness != 1:
-                raise ValueError(
+                raise UserError(
                     f"sharpness is {self.sharpness}, but sigma is {sigma} and not a word; leave one of them out"
                 )
 

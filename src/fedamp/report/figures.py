@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
 from fedamp.report.groups import Block, Group
 from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by_group
 from fedamp.report.trials import Trial
@@ -71,7 +72,7 @@ def _first_xi(group: Group) -> NDArray[np.float32] | None:
 def _xi(trial: Trial) -> NDArray[np.float32] | None:
     xi, num_clients = trial.record.xi(), trial.scores.shape[1]
     if xi is not None and (xi.ndim != 3 or xi.shape[1:] != (num_clients, num_clients)):
-        raise ValueError(
+        raise UserError(
             f"{trial.record.path} has collaboration weights of shape {xi.shape}; "
             f"expected (rounds, {num_clients}, {num_clients}); the folder is damaged, leave it out"
         )

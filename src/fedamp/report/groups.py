@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedamp.errors import UserError
 from fedamp.reading import RunRecord
 from fedamp.report.trials import Trial, read_trial
 
@@ -62,7 +63,7 @@ class Block:
 def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
     """Return the runs by setting, then by method; a folder that is no run of this package is an error."""
     if not runs:
-        raise ValueError("got no runs; give at least one folder with a run")
+        raise UserError("got no runs; give at least one folder with a run")
     settings: list[dict[str, Any]] = []
     members: list[list[RunRecord]] = []
     for run in {run.path.resolve(): run for run in runs}.values():
@@ -131,4 +132,4 @@ def _check(run: RunRecord) -> None:
     method = run.description.get("method")
     fine = isinstance(method, Mapping) and isinstance(method.get("name"), str)
     if not (fine and isinstance(run.description.get("seed"), int)):
-        raise ValueError(f"{run.path} holds no run of fedamp: its description has no method or no seed; leave it out")
+        raise UserError(f"{run.path} holds no run of fedamp: its description has no method or no seed; leave it out")

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from fedamp.errors import UserError
 from fedamp.reading import read_runs
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.figures import figures
@@ -24,7 +25,7 @@ from fedamp.report.table import Row, rows_of
 def write_report(folders: list[Path], out: Path | None = None, against: str | None = None) -> Path:
     """Write the page of all runs in the folders, by default as report.html in the first; return where it is."""
     if not folders:
-        raise ValueError("got no folders; give at least one with a run or a comparison")
+        raise UserError("got no folders; give at least one with a run or a comparison")
     blocks = make_blocks([run for folder in folders for run in read_runs(folder)])
     path = folders[0] / "report.html" if out is None else out / "report.html" if out.is_dir() else out
     text = page(blocks, rows_of(blocks, against))
@@ -32,7 +33,7 @@ def write_report(folders: list[Path], out: Path | None = None, against: str | No
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"can't write the report to {path}: {error.strerror}; give another file with --out") from None
+        raise UserError(f"can't write the report to {path}: {error.strerror}; give another file with --out") from None
     return path
 
 

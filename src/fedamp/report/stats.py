@@ -12,6 +12,8 @@ from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-unt
 from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 from scipy.stats import wilcoxon  # type: ignore[import-untyped]
 
+from fedamp.errors import UserError
+
 DIGITS = 9
 """Differences are rounded here: 0.3 - 0.2 and 0.2 - 0.1 are one tie, not two ranks."""
 
@@ -24,7 +26,7 @@ def wilcoxon_p(a: ArrayLike, b: ArrayLike) -> tuple[float | None, str]:
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"got scores of shapes {first.shape} and {second.shape}; expected one a client in both")
+        raise UserError(f"got scores of shapes {first.shape} and {second.shape}; expected one a client in both")
     gain = np.round(first - second, DIGITS)
     gain = gain[np.isfinite(gain)]
     if len(gain) < 2:
@@ -44,7 +46,7 @@ def adjusted_rand_index(a: Sequence[Any], b: Sequence[Any]) -> float:
     1.0
     """
     if len(a) != len(b):
-        raise ValueError(f"got groups of {len(a)} and of {len(b)} clients; expected as many in both")
+        raise UserError(f"got groups of {len(a)} and of {len(b)} clients; expected as many in both")
     rows, columns = np.unique(list(a), return_inverse=True)[1], np.unique(list(b), return_inverse=True)[1]
     if not len(rows):
         return 1.0
@@ -69,7 +71,7 @@ def discovered_groups(xi: ArrayLike, num_groups: int | None = None) -> NDArray[n
     """
     weights = np.nan_to_num(np.asarray(xi, dtype=np.float64))
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"xi has shape {weights.shape}; expected (m, m), a weight for each pair of clients")
+        raise UserError(f"xi has shape {weights.shape}; expected (m, m), a weight for each pair of clients")
     likeness = (weights + weights.T) / 2
     np.fill_diagonal(likeness, 0)
     if len(likeness) < 2 or likeness.max() <= 0:  # nobody listens to anybody

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
 from fedamp.metrics import worse_off
 from fedamp.reading import RunRecord
 from fedamp.report.groups import Block, Group, make_blocks
@@ -56,7 +57,7 @@ def rows_of(blocks: Sequence[Block], against: str | None = None) -> list[Row]:
     known = list(dict.fromkeys(group.label for block in blocks for group in block.groups))
     names = {group.name for block in blocks for group in block.groups}
     if against is not None and against not in known and against not in names:
-        raise ValueError(f"against is {against!r}; choose from the methods that were run: {', '.join(known)}")
+        raise UserError(f"against is {against!r}; choose from the methods that were run: {', '.join(known)}")
     rows = []
     for block in blocks:
         alone, other = _find(block, ALONE, strict=False), _find(block, against or ALONE, strict=against is not None)
@@ -70,7 +71,7 @@ def _find(block: Block, method: str, strict: bool) -> Group | None:
     named = named or [group for group in block.groups if group.name == method]
     if strict and len(named) > 1:
         labels = " or ".join(repr(group.label) for group in named)
-        raise ValueError(f"against is {method!r}, which was run with several hyperparameters; say {labels}")
+        raise UserError(f"against is {method!r}, which was run with several hyperparameters; say {labels}")
     return named[0] if named else None
 
 
@@ -121,5 +122,5 @@ def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64
         return None
     if len({len(trial.per_client) for pair in pairs for trial in pair}) > 1:
         where = pairs[0][0].record.path.parent
-        raise ValueError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
+        raise UserError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
     return np.mean([x.per_client for x, _ in pairs], axis=0), np.mean([y.per_client for _, y in pairs], axis=0)

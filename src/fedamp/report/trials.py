@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.errors import UserError
 from fedamp.metrics import Summary, score_table, summarise
 from fedamp.reading import RunRecord
 
@@ -79,7 +80,7 @@ def read_trial(run: RunRecord) -> Trial | None:
         counted[list(run.description.get("poisoned") or [])] = False
         _check_result(run, scores.shape[1])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
+        raise UserError(
             f"{run.path} can't be read ({' '.join(repr(error).split())}); the folder is damaged, leave it out"
         ) from None
     return Trial(run, metric, 100 * scores if metric == "accuracy" else scores, counted)

@@ -1,0 +1,9 @@
+"""A user's mistake, told apart from our own."""
+
+
+class UserError(ValueError):
+    """What was given can't be used: the text names the value, what was expected and what to do.
+
+    The command line shows it as one line and exits with 2. Any other exception is a fault of ours and keeps its
+    traceback.
+    """
