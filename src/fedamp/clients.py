@@ -31,6 +31,7 @@ class Clients:
     groups: tuple[int, ...] | None = None  # the true groups, where the setting has them
     shift: Tensor | None = None
     scale: Tensor | None = None
+    copy_of: Tensor | None = None  # (N,) which sample of the pool each one is a copy of; None: there are no copies
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -106,10 +107,15 @@ class Clients:
             validation=move(self.validation),
             shift=None if self.shift is None else self.shift.to(device),
             scale=None if self.scale is None else self.scale.to(device),
+            copy_of=None if self.copy_of is None else self.copy_of.to(device),
         )
 
     def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
-        """Return clients that each keep a share of their training samples for `validation` or `test`."""
+        """Return clients that each keep a share of their training samples for `validation` or `test`.
+
+        What is held out for anyone leaves everyone's training: where clients share samples, a score on what another
+        client learned from would be no score on unseen samples.
+        """
         said = "held_out" if name == "test" else name
         checks.share(said, share)
         if name == "test" and not share:
@@ -128,6 +134,16 @@ class Clients:
             order = order.to(positions.device)
             held.append(positions[order[:count].sort().values])
             train.append(positions[order[count:].sort().values])
+        unseen = torch.zeros(len(self.x), dtype=torch.bool, device=held[0].device)
+        for positions in held:
+            unseen[self._originals(positions)] = True
+        train = [positions[~unseen[self._originals(positions)]] for positions in train]
+        for number, positions in zip(self.numbers, train, strict=True):
+            if not len(positions):
+                raise UserError(
+                    f"{said} is {share}, and all samples that client {number} would train on are held out for it or "
+                    "for those it shares them with; lower it, or use fewer clients"
+                )
         if name == "test":
             return replace(self, train=tuple(train), test=tuple(held))
         return replace(self, train=tuple(train), validation=tuple(held))
@@ -147,6 +163,7 @@ class Clients:
         if num_classes < 2:
             raise UserError(f"label_noise is {share}, but there is {num_classes} class: no wrong label to give")
         train, copied, wrong, end = list(self.train), [], [], len(self.x)
+        originals = [self._originals(torch.arange(end, device=self.x.device))]
         for i, number in enumerate(self.numbers):
             if who is not None and number not in who:
                 continue
@@ -156,11 +173,22 @@ class Clients:
             chosen = train[i][hit]
             offset = torch.from_numpy(stream.integers(1, num_classes, len(chosen))).to(self.y.device)
             copied.append(self.x[chosen])
+            originals.append(self._originals(chosen))
             wrong.append((self.y[chosen] + offset) % num_classes)
             train[i] = train[i].clone()
             train[i][hit] = torch.arange(end, end + len(chosen), device=train[i].device)
             end += len(chosen)
-        return replace(self, x=torch.cat([self.x, *copied]), y=torch.cat([self.y, *wrong]), train=tuple(train))
+        return replace(
+            self,
+            x=torch.cat([self.x, *copied]),
+            y=torch.cat([self.y, *wrong]),
+            train=tuple(train),
+            copy_of=torch.cat(originals),
+        )
+
+    def _originals(self, positions: Tensor) -> Tensor:
+        """Return the positions of the samples that these are copies of; a sample that is none is its own."""
+        return positions if self.copy_of is None else self.copy_of[positions]
 
 
 def _range(numbers: Sequence[int]) -> str:
