@@ -102,41 +102,46 @@ def table(name: str) -> list[Cell]:
 
 
 SETTING = {"table1": "iid", "table2": "pathological", "table3": "practical"}
+TUNING = {"table1": "tune1", "table2": "tune2", "table3": "tune"}
+"""Where a table's knobs are tuned: each in its own setting."""
+
+FAMILY = ("mnist", "fmnist", "emnist")
 NAMES = [
     *(f"tune-{data}" for data in ("emnist", "fmnist", "mnist")),
     *(f"table3-{data}" for data in ("emnist", "fmnist", "mnist", "cifar100")),
     *(f"ablation-{data}" for data in ("emnist", "fmnist")),
-    *(f"{kind}-{data}" for kind in ("table1", "table2") for data in ("mnist", "fmnist", "emnist")),
+    *(f"{part}-{data}" for kind in ("table2", "table1") for data in FAMILY for part in (TUNING[kind], kind)),
     "robust-fmnist",
 ]
 
 
 def _tuning(name: str, data: str) -> Iterator[Cell]:
+    kind = next(kind for kind, where in TUNING.items() if where == name.partition("-")[0])
     for method, (knob, values) in GRIDS.items():
         for value in values:
             brief = {**shortened(TUNING_ROUNDS, method), "validation": 0.2}
-            told = _values(f"paper/{data}-practical", method, 0, brief, {knob: value})
+            told = _values(f"paper/{data}-{SETTING[kind]}", method, 0, brief, {knob: value})
             yield Cell(name, label_of(method, value), told)
 
 
 def _table(name: str, data: str) -> Iterator[Cell]:
+    """Return all of the first seed, then the others' of what is quick: a table is whole as early as can be."""
     kind = name.partition("-")[0]
-    seeds = SEEDS if kind == "table3" and data != "cifar100" else SEEDS[:1]
-    for method in (*TRAINED, *SLOW):
-        for label, chosen in _points(kind, data, method):
-            for seed in seeds if method in TRAINED else SEEDS[:1]:
+    for seed in SEEDS if data != "cifar100" else SEEDS[:1]:
+        for method in (*TRAINED, *SLOW) if seed == SEEDS[0] else TRAINED:
+            for label, chosen in _points(kind, data, method):
                 told = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
                 yield Cell(name, f"{label}-seed{seed}", told, PATIENCE.get(method, PATIENCE["others"]))
-    for seed in seeds if kind == "table3" else ():
-        told = _values(f"paper/{data}-practical", "fedamp", seed, {}, LOCAL)
-        yield Cell(name, f"fedamp-local-seed{seed}", told, PATIENCE["others"])
+        if kind == "table3":
+            told = _values(f"paper/{data}-practical", "fedamp", seed, {}, LOCAL)
+            yield Cell(name, f"fedamp-local-seed{seed}", told, PATIENCE["others"])
 
 
 def _points(kind: str, data: str, method: str) -> list[tuple[str, dict[str, Any]]]:
     """Return which values of its knob a method is run with, under which label; none while the tuning is not done."""
-    if kind != "table3" or method not in GRIDS or data == "cifar100":
+    if method not in GRIDS or data == "cifar100":
         return [(method, {})]
-    found = (tuned(data, method, entry) for entry in JUDGED.get(method, ("own",)))
+    found = (tuned(data, method, entry, kind) for entry in JUDGED.get(method, ("own",)))
     return list({label_of(method, value): {GRIDS[method][0]: value} for value in found if value is not None}.items())
 
 
@@ -166,21 +171,21 @@ def _robust(name: str, data: str) -> Iterator[Cell]:
 
 
 _MAKERS = {
-    "tune": _tuning,
+    **dict.fromkeys(TUNING.values(), _tuning),
     **dict.fromkeys(("table1", "table2", "table3"), _table),
     "ablation": _ablation,
     "robust": _robust,
 }
 
 
-def tuned(data: str, method: str, entry: str) -> float | None:
+def tuned(data: str, method: str, entry: str, kind: str = "table3") -> float | None:
     """Return the value of a method's knob that validation chose for one of its models; None where it's not done.
 
     Of two that are equally good for this model, the one that is better for the other.
     """
     scores = {}
     for value in GRIDS[method][1]:
-        path = RESULTS / f"tune-{data}" / f"{label_of(method, value)}.json"
+        path = RESULTS / f"{TUNING[kind]}-{data}" / f"{label_of(method, value)}.json"
         if not path.exists():
             return None
         validation = json.loads(path.read_text())["validation"]

@@ -87,8 +87,8 @@ def found(table: str, row: Row) -> dict[int, dict[str, Any]]:
     """Return what a row's runs in a table came to, by seed."""
     kind, _, data = table.partition("-")
     label = row.run
-    if kind == "table3" and row.run in GRIDS and data != "cifar100":
-        value = tuned(data, row.run, row.entry)
+    if row.run in GRIDS and data != "cifar100":
+        value = tuned(data, row.run, row.entry, kind)
         if value is None:
             return {}
         label = label_of(row.run, value)
