@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 import fedamp
 from experiments import NAMES, WATCHED, Cell, table
-from fedamp.assembly import Federation, assemble
+from fedamp.assembly import Federation, Material, assemble, load_material
 from fedamp.chunks import Chunks
 from fedamp.description import Description
 from fedamp.errors import UserError
-from fedamp.experiment import EnoughError, play
+from fedamp.experiment import play
+from fedamp.identity import inputs_of
 from fedamp.local import Training
 from fedamp.metrics import finite, score_table, summarise
 from fedamp.reading import DESCRIPTION, read_run
@@ -63,18 +64,19 @@ class Runner:
     def play(self, cell: Cell) -> None:
         """Run one cell to its end, and write its result."""
         description = replace(cell.description, **self.how)
-        federation = self._ready(description)
+        material = load_material(description, self.data_dir)
+        federation = self._ready(description, material)
         note = federation.facts.get("note")
         self._same_data(cell, note)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
         stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
 
-        def watch(line: Mapping[str, Any]) -> None:
+        def watch(line: Mapping[str, Any]) -> bool:
             lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
-            if line["round"] >= description.rounds:  # nothing left to be spared
-                return
             nonlocal stopped
+            if stopped is not None or line["round"] >= description.rounds:  # nothing left to be spared
+                return True
             entries = WATCHED.get(description.method.name, ("own",))
             if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
                 stopped = f"{cell.patience} rounds brought no better mean"
@@ -82,10 +84,10 @@ class Runner:
                 if description.rounds < LONG:
                     raise LaterError  # half of a short run is no result
                 stopped = "the time for it was over"
-            if stopped is not None:
-                raise EnoughError
+            return stopped is None
 
-        result = play(description, federation, None if folder is None else RunFolder(folder), watch)
+        target = None if folder is None else RunFolder(folder, inputs_of(description, material))
+        result = play(description, federation, target, watch)
         xi = None if result.xi is None else result.xi.numpy()
         told = {
             "stopped": stopped,
@@ -109,9 +111,9 @@ class Runner:
                     f"data: take the other's files, or move {path.parent} away"
                 )
 
-    def _ready(self, description: Description) -> Federation:
+    def _ready(self, description: Description, material: Material) -> Federation:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
-        federation = assemble(description, data_dir=self.data_dir)
+        federation = assemble(description, material)
         training = federation.training
         if training.engine == "stacked":
             training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved

@@ -12,12 +12,16 @@ from torch import nn
 import fedamp
 from fedamp.assembly import assemble
 from fedamp.description import Description, differences
+from fedamp.inputs import Inputs, slug
 from fedamp.methods import FedAMP
 from fedamp.records import RunFolder
 from helpers import ALL
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+NOTHING = Inputs("", "", "")
 
 
 def test_partition_first_models_and_batches_do_not_depend_on_the_method():
@@ -130,8 +134,8 @@ def test_descriptions():
         "method.sigma is 3 there and 4 here",
         "seed is 0 there and 2 here",
     ]
-    assert a.slug != b.slug
-    assert a.slug == Description.of(a.to_dict()).slug
+    assert slug(a, NOTHING) != slug(b, NOTHING)
+    assert slug(a, NOTHING) == slug(Description.of(a.to_dict()), NOTHING)
 
 
 @pytest.mark.parametrize(

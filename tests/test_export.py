@@ -25,7 +25,7 @@ def test_the_documented_five_lines(model, tmp_path):
     x = torch.rand(5, 8, 8)
     assert torch.equal(mine.eval()(x), result.client_model(3)(x))
     assert (spec["shift"], spec["scale"]) == ([0.0], [16.0])
-    assert spec["score"]["best_round"] == result.summary.per_client[3]
+    assert spec["score"]["test"] == result.scores[-1][3]
 
 
 def test_a_model_that_is_no_plain_sequence(tmp_path):

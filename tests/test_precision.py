@@ -9,11 +9,15 @@ from fedamp.batches import Batching
 from fedamp.description import Description
 from fedamp.flat import FlatModel
 from fedamp.gradients import Gradients
+from fedamp.inputs import Inputs, slug
 from fedamp.models import cnn_small
 from fedamp.precision import resolve, use_precision
 from fedamp.tasks import CLASSIFICATION
 
 CPU = torch.device("cpu")
+
+
+NOTHING = Inputs("", "", "")
 
 
 def test_auto_is_by_device():
@@ -29,7 +33,7 @@ def test_an_unknown_word_is_an_error(setting):
 
 
 def test_another_precision_is_another_run():
-    assert Description(precision="bf16").slug != Description().slug
+    assert slug(Description(precision="bf16"), NOTHING) != slug(Description(), NOTHING)
 
 
 def test_bf16_computes_in_bf16_and_leaves_no_trace():

@@ -18,7 +18,7 @@ from fedamp import checkpoints
 from fedamp.assembly import assemble
 from fedamp.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.description import Description
-from fedamp.experiment import EnoughError, play
+from fedamp.experiment import play
 from fedamp.reading import read_run
 from fedamp.records import RunFolder
 from helpers import ALL, Federation, assert_states_equal, mlp
@@ -228,18 +228,3 @@ def test_resume_command(tmp_path, monkeypatch, capsys):
         main()
     assert exit_.value.code == 2
     assert "nowhere holds no run" in capsys.readouterr().err
-
-
-def test_an_observer_that_has_seen_enough_gets_the_result_so_far(tmp_path):
-    def enough(line):
-        if line["round"] == 3:
-            raise EnoughError
-
-    settings = {"data": "digits", "clients": 5, "rounds": 6, "epochs": 1, "method": "fedamp"}
-    early = fedamp.run(out=tmp_path / "run", observer=enough, **settings)
-    whole = fedamp.run(**settings)
-    assert [line["test"] for line in early.history] == [line["test"] for line in whole.history[:4]]
-    assert len(early.xi) == 2  # the third round was played and scored, but is not in the states
-    assert not json.loads((tmp_path / "run" / "result.json").read_text())["finished"]
-    gone_on = fedamp.run(out=tmp_path / "run", **settings)
-    assert torch.equal(gone_on.models["own"].params, whole.models["own"].params)

@@ -5,18 +5,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from fedamp.experiment import Result, run
+    from fedamp.experiment import run
     from fedamp.methods import make_method
+    from fedamp.results import Result
 
 __all__ = ["Result", "__version__", "make_method", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import fedamp` itself stays quick."""
-    if name in ("run", "Result"):
-        from fedamp import experiment
+    if name == "run":
+        from fedamp.experiment import run
 
-        return getattr(experiment, name)
+        return run
+    if name == "Result":
+        from fedamp.results import Result
+
+        return Result
     if name == "make_method":
         from fedamp.methods import make_method
 

@@ -146,7 +146,9 @@ def assemble(
     if isinstance(clients, Material):
         material = clients
     else:
-        material = load_material(description, data_dir) if clients is None else _given(clients, description.task)
+        material = (
+            load_material(description, data_dir) if clients is None else given_material(clients, description.task)
+        )
     device, facts, task = _device(description.device), dict(material.facts), material.task
     clients = _dirty(material, description).hold_out(description.validation, description.seed).to(device)
     facts |= {
@@ -190,7 +192,8 @@ def assemble(
     return Federation(method, training, clients, w, choice, facts, material.schema, tamper)
 
 
-def _given(clients: Clients, task: str) -> Material:
+def given_material(clients: Clients, task: str) -> Material:
+    """Return what there is to learn from where a user gives the clients' own samples."""
     if task == "auto":
         fractions = clients.y.is_floating_point() and bool((clients.y != clients.y.round()).any())
         task = "regression" if fractions else "classification"

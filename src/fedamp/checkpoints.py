@@ -29,6 +29,15 @@ COST = 0.05
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """All clients' models after the round in which their mean validation score was best so far."""
+
+    round: int
+    score: float  # the higher, the better
+    models: Rows
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A run after round k."""
 
@@ -37,6 +46,7 @@ class Checkpoint:
     clients: State
     xi: Tensor | None  # (k, m, m), of methods that have it
     how: Mapping[str, Any]  # the way of training, to be kept: engine, chunk, threads
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
 
 
 def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:
@@ -70,7 +80,14 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
     if checkpoint.xi is not None:
         tensors["xi"] = checkpoint.xi.contiguous()
-    header = {"k": checkpoint.k, "num_clients": checkpoint.server.num_clients, "how": dict(checkpoint.how)}
+    best = State(0, rows={entry: snapshot.models for entry, snapshot in checkpoint.best.items()})
+    tensors |= state_tensors("best", best)
+    header = {
+        "k": checkpoint.k,
+        "num_clients": checkpoint.server.num_clients,
+        "how": dict(checkpoint.how),
+        "best": {entry: [snapshot.round, snapshot.score] for entry, snapshot in checkpoint.best.items()},
+    }
     data = save(tensors, metadata={"fedamp": json.dumps(header)})
     write_whole(folder / f"checkpoint-{checkpoint.k:07d}.safetensors", data)
     for old in _files(folder)[KEPT:]:
@@ -87,7 +104,10 @@ def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
             xi = tensors.pop("xi", None)
             m = header["num_clients"]
             states = state_of("server", m, tensors), state_of("clients", m, tensors)
-            return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"])
+            kept = state_of("best", m, tensors).rows
+            told = header.get("best", {})
+            best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in told.items()}
+            return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
     return None
 
 

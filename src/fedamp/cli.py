@@ -146,19 +146,21 @@ def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], 
 
 
 def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
-    """Run a description, or show what it came to if that run is there already."""
+    """Run a description, or show what it came to if that run is there already, of these data and this model."""
+    from fedamp.assembly import assemble, load_material
+    from fedamp.experiment import play
+    from fedamp.identity import inputs_of
+    from fedamp.inputs import slug
     from fedamp.records import RunFolder
 
-    record = RunFolder(folder or Path("runs") / description.slug)
-    done = record.result() if record.description() == description.to_dict() else None
-    if done is not None and done.get("finished"):
+    material = load_material(description, data_dir)
+    inputs = inputs_of(description, material)
+    record = RunFolder(folder or Path("runs") / slug(description, inputs), inputs)
+    if done := record.finished(description.to_dict()):
         if not as_json:
             out.print(f"This very run is there already: {record.path}", soft_wrap=True)
         return show_result(done, record.path, as_json)
-    from fedamp.assembly import assemble
-    from fedamp.experiment import play
-
-    federation = assemble(description, data_dir=data_dir)
+    federation = assemble(description, material)
     try:
         with Bar(description.rounds, description.method.name, federation.method.scored) as bar:
             result = play(description, federation, record, bar.advance)

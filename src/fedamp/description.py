@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -122,21 +121,6 @@ class Description:
             values[name] = {"name": choice.name, **told}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
-
-    @property
-    def slug(self) -> str:
-        """A folder name: what was run, and a digest of all of it."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        words = [
-            Path(self.data).name,
-            self.setting.name,
-            self.model.name,
-            self.method.name,
-            f"seed{self.seed}",
-            digest,
-        ]
-        return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in word) for word in words)
 
 
 def _numbers(what: str, value: object) -> tuple[int, ...] | None:

@@ -2,111 +2,59 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedamp.assembly import Federation, as_clients, assemble
-from fedamp.checkpoints import Checkpoint, Pace
+from fedamp.assembly import Federation, as_clients, assemble, given_material, load_material
+from fedamp.checkpoints import Checkpoint, Pace, Snapshot
 from fedamp.chunks import Chunks
 from fedamp.clients import Clients
-from fedamp.data.schema import Schema
 from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
 from fedamp.description import Description, is_folder
 from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
-from fedamp.flat import FlatModel
+from fedamp.identity import inputs_of
 from fedamp.local import Training
 from fedamp.methods import Local, Method
 from fedamp.metrics import Summary, finite, score_table, spread, summarise
-from fedamp.records import RunFolder
+from fedamp.reading import BEST, MODELS
+from fedamp.records import RunFolder, read_models
+from fedamp.results import Kept, Result
 from fedamp.rounds import Round, draw_present, play_round
-from fedamp.rows import Rows
+from fedamp.rows import Rows, State
 
-Observer = Callable[[Mapping[str, Any]], None]
-"""Called with each round's line as soon as it is there."""
+Observer = Callable[[Mapping[str, Any]], bool | None]
+"""Called with each round's line as soon as it is there. Once it returns False, the run ends after that round."""
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a run leaves behind."""
+class Standing:
+    """Where a run stands: after round k."""
 
-    description: Description
-    history: list[dict[str, Any]]  # a line for each round, as in rounds.jsonl
-    summary: Summary
-    models: dict[str, Rows]  # "own", "received": every client's, after the last round
-    xi: Tensor | None  # (K, m, m) collaboration weights of each round
-    warnings: list[str]
-    facts: Mapping[str, Any]
-    seconds: float
-    method: Method
-    model: FlatModel
-    schema: Schema | None  # of a user's own silos: columns, labels, scaling
-    folder: Path | None
+    k: int
+    server: State
+    clients: State
+    xi: tuple[Tensor, ...] = ()  # of rounds 1 to k, for methods that have it
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
+
+    def checkpoint(self, how: Mapping[str, Any]) -> Checkpoint:
+        """Return it as it is saved."""
+        return Checkpoint(self.k, self.server, self.clients, self.weights, how, self.best)
 
     @property
-    def bmta(self) -> float:
-        """Best mean test accuracy over the rounds, in percent."""
-        if self.summary.metric != "accuracy":
-            raise AttributeError("a regression has no accuracy, so no BMTA; `best` is its lowest mean error")
-        return self.summary.best
-
-    @property
-    def best(self) -> float:
-        """The best, over the rounds, of the mean over the clients: accuracy in percent, or the lowest error."""
-        return self.summary.best
-
-    @property
-    def scores(self) -> NDArray[np.float64]:
-        """Every client's test score after every round, `(K, m)`, of the models that count.
-
-        Accuracies in percent, or for regression root mean squared errors.
-        """
-        table = score_table(self.history, self.method.scored, self.summary.metric)
-        return 100 * table if self.summary.metric == "accuracy" else table
-
-    def client_model(self, client: int) -> nn.Module:
-        """Return a client's final model as a module of its own, ready to be used."""
-        rows = self.models[self.method.scored]
-        if not 0 <= client < len(rows):
-            raise UserError(f"client is {client}; expected a number from 0 to {len(rows) - 1}")
-        module = copy.deepcopy(self.model.module).cpu()
-        row = rows[slice(client, client + 1)]
-        module.load_state_dict(self.model.state_dict(row))
-        return module.eval()
-
-    def __repr__(self) -> str:
-        what = "BMTA" if self.summary.metric == "accuracy" else "lowest RMSE"
-        clients, rounds = len(self.summary.per_client), self.description.rounds
-        return f"Result({self.description.method.name}, {clients} clients, {rounds} rounds, {what} {self.best:.4g})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in plain values: what `result.json` and `--json` hold; None for what is not finite."""
-        told = {
-            "method": self.description.method.name,
-            "scored": self.method.scored,
-            **self.summary.to_dict(),
-            "rounds": self.description.rounds,
-            "seconds": self.seconds,
-            "warnings": self.warnings,
-            "facts": dict(self.facts),
-        }
-        return {name: finite(value) for name, value in told.items()}
-
-
-class EnoughError(KeyboardInterrupt):
-    """What an observer raises that has seen enough: the run ends as by Ctrl-C, and its result is what there is."""
+    def weights(self) -> Tensor | None:
+        """All rounds' collaboration weights `(k, m, m)`."""
+        return torch.stack(self.xi) if self.xi else None
 
 
 def play(
@@ -117,14 +65,20 @@ def play(
 ) -> Result:
     """Play all rounds of a run, and return what came of it.
 
-    A run that was broken off goes on from its folder's last checkpoint and ends as if it never had been.
-    Interrupted, it leaves a readable folder: every round so far, its models, and what it came to.
+    A run that was broken off goes on from its folder's last checkpoint and ends as if it never had been; one that is
+    there already is read again. Interrupted, or ended by its observer, it leaves a readable folder: every round so far,
+    its models, and what it came to.
     """
+    if folder is not None and (done := folder.finished(description.to_dict())):
+        return _read_again(description, federation, folder, done)
     if federation.w.params.device.type == "cpu":
         keep_freed_memory()
+    saved, history = _begin(description, federation, folder)
+    if saved is not None:
+        federation = _as_before(federation, saved.how)
     try:
         with use_threads(federation.choice.threads), use_deterministic(description.deterministic):
-            return _play(description, federation, folder, observer)
+            return _play(description, federation, folder, observer, saved, history)
     except torch.OutOfMemoryError as error:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
         raise UserError(
@@ -133,62 +87,69 @@ def play(
         ) from None
 
 
-def _play(description: Description, federation: Federation, folder: RunFolder | None, observer: Observer) -> Result:
-    saved, history = _begin(description, federation, folder)
-    if saved is not None:
-        federation = _as_before(federation, saved.how)
+def _play(
+    description: Description,
+    federation: Federation,
+    folder: RunFolder | None,
+    observer: Observer,
+    saved: Checkpoint | None,
+    history: list[dict[str, Any]],
+) -> Result:
     method, training, clients = federation.method, federation.training, federation.clients
-    xis = [] if saved is None or saved.xi is None else list(saved.xi)
+    everyone, pace, going_on = torch.arange(len(clients)), Pace(), True
+    interrupt: KeyboardInterrupt | None = None
 
     def record(line: dict[str, Any]) -> None:
         history.append(line)
         if folder is not None:
             folder.add(line)
-        observer(line)
 
-    everyone, pace = torch.arange(len(clients)), Pace()
-    interrupt: KeyboardInterrupt | None = None
+    if saved is None:
+        at = Standing(0, method.server_init(federation.w), method.client_init(federation.w))
+        record({"round": 0, "events": [], "seconds": 0.0, **_scores(federation, _models(method, at), everyone)})
+        observer(history[-1])
+    else:
+        xi = () if saved.xi is None else tuple(saved.xi)
+        at = Standing(saved.k, saved.server, saved.clients, xi, saved.best)
     try:
-        if saved is None:
-            done, server, state = 0, method.server_init(federation.w), method.client_init(federation.w)
-            _, message = method.server_send(server, 1)
-            scores = _scores(federation, method.client_models(state, message), everyone)
-            record({"round": 0, "events": [], "seconds": 0.0, **scores})
-        else:
-            done, server, state = saved.k, saved.server, saved.clients
-        for k in range(done + 1, description.rounds + 1):
-            clock = time.perf_counter()
+        while going_on and at.k < description.rounds:
+            clock, k = time.perf_counter(), at.k + 1
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
-            played = play_round(method, server, state, k, local_for, present, federation.tamper)
+            played = play_round(method, at.server, at.clients, k, local_for, present, federation.tamper)
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
-            line = _line(k, played, training.take_events())
-            record({**line, **scores, "seconds": time.perf_counter() - clock})
-            # Only now: whenever a run is interrupted, its states are those of a round that is on record.
-            done, server, state = k, played.server, played.clients
-            xis += [played.diagnostics["xi"].cpu().float()] if "xi" in played.diagnostics else []
+            line = {**_line(k, played, training.take_events()), **scores, "seconds": time.perf_counter() - clock}
+            record(line)
+            # Only now, and at once: whenever a run is interrupted, it stands after a round that is on record.
+            at = _next(federation, description, at, played, history)
+            going_on = observer(line) is not False
             if folder is not None and pace.due():
                 with pace.timed():
-                    folder.save(Checkpoint(k, server, state, torch.stack(xis) if xis else None, _how(federation)))
+                    folder.save(at.checkpoint(_how(federation)))
     except KeyboardInterrupt as stop:
         interrupt = stop
-        if len(history) < 2:  # not even a first round: nothing to sum up
+        if at.k == 0:  # not even a first round: nothing to sum up
             raise
-        if folder is not None:
-            folder.save(Checkpoint(done, server, state, torch.stack(xis[:done]) if xis else None, _how(federation)))
+        _forget_after(at.k, history, folder)
+    finished = at.k == description.rounds
+    if folder is not None and not finished:
+        folder.save(at.checkpoint(_how(federation)))
     # What the last round made has not been sent to anyone yet: score it as if it were.
-    _, message = method.server_send(server, done + 1)
-    models = method.client_models(state, message)
-    if interrupt is None and "received" in models:
+    models = _models(method, at)
+    if "received" in models:
         scores = _scores(federation, {"received": models["received"]}, everyone)
-        record({"round": done + 1, "events": [], "seconds": 0.0, **scores})
+        record({"round": at.k + 1, "events": [], "seconds": 0.0, **scores})
+        improved = _improved(description, federation, history, at.best)
+        at = replace(at, best={**at.best, **_snapshots(improved, models, at.k + 1)})
+        if interrupt is None:
+            observer(history[-1])
     warning = [federation.choice.warning] if federation.choice.warning else []
     result = Result(
         description=description,
         history=history,
         summary=_summary(description, federation, history),
-        models=models,
-        xi=torch.stack(xis[:done]) if xis else None,
+        last_models={entry: _kept(federation, at.k, rows) for entry, rows in models.items()},
+        xi=at.weights,
         warnings=list(dict.fromkeys([*warning, *(event for line in history for event in line["events"])])),
         facts=federation.facts,
         seconds=sum(line["seconds"] for line in history),
@@ -196,12 +157,96 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
         model=training.model,
         schema=federation.schema,
         folder=None if folder is None else folder.path,
+        best_models={entry: _kept(federation, best.round, best.models, best.score) for entry, best in at.best.items()},
     )
     if folder is not None:
-        folder.finish({"finished": interrupt is None, **result.to_dict()}, result.models, result.xi)
-    if interrupt is not None and not isinstance(interrupt, EnoughError):
+        best = {entry: kept.models for entry, kept in result.best_models.items()}
+        folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, best)
+    if interrupt is not None:
         raise interrupt
     return result
+
+
+def _kept(federation: Federation, k: int, models: Rows, validation: float | None = None) -> Kept:
+    """Return models of round k with their own test scores."""
+    task = federation.training.task
+    scores = evaluate(federation.training, federation.clients, models).metric * (
+        100 if task.metric == "accuracy" else 1
+    )
+    return Kept(k, models, scores.tolist(), validation)
+
+
+def _models(method: Method, at: Standing) -> dict[str, Rows]:
+    """Return all clients' models after a round: their own, and what the server would send next."""
+    _, message = method.server_send(at.server, at.k + 1)
+    return method.client_models(at.clients, message)
+
+
+def _next(
+    federation: Federation, description: Description, at: Standing, played: Round, history: list[dict[str, Any]]
+) -> Standing:
+    """Return where a run stands after one more round."""
+    k = at.k + 1
+    xi = (*at.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else at.xi
+    after = Standing(k, played.server, played.clients, xi, at.best)
+    if improved := _improved(description, federation, history, at.best):
+        # All clients' models as this round's line scores them, the absent ones' too.
+        _, message = federation.method.server_send(at.server, k)
+        models = federation.method.client_models(played.clients, message)
+        after = replace(after, best={**at.best, **_snapshots(improved, models, k)})
+    return after
+
+
+def _improved(
+    description: Description, federation: Federation, history: list[dict[str, Any]], best: Mapping[str, Snapshot]
+) -> dict[str, float]:
+    """Return the mean validation scores of the last line, of the entries that were never better."""
+    task, found = federation.training.task, {}
+    for entry in history[-1].get("validation", {}):
+        table = score_table(history, entry, task.metric, on="validation")
+        if len(table):
+            mean = float(table[-1][_counted(description, federation)].mean())
+            score = mean if task.higher_is_better else -mean
+            if math.isfinite(score) and (entry not in best or score > best[entry].score):
+                found[entry] = score
+    return found
+
+
+def _snapshots(scores: Mapping[str, float], models: Mapping[str, Rows], k: int) -> dict[str, Snapshot]:
+    """Return the models that round k's line scores: what is received in it was made by the round before."""
+    return {
+        entry: Snapshot(k - 1 if entry == "received" else k, score, models[entry]) for entry, score in scores.items()
+    }
+
+
+def _forget_after(k: int, history: list[dict[str, Any]], folder: RunFolder | None) -> None:
+    """Take the line of a round that was scored, and then broken off, out of the record: its models are not kept."""
+    if history[-1]["round"] > k:
+        history[:] = [line for line in history if line["round"] <= k]
+        if folder is not None:
+            folder.rewrite(history)
+
+
+def _read_again(description: Description, federation: Federation, folder: RunFolder, done: Mapping[str, Any]) -> Result:
+    """Return the result of a run that came to its end in this folder."""
+    history, xi = folder.lines(), folder.read().xi()
+    models = read_models(folder.path / MODELS)
+    best = read_models(folder.path / BEST) if (folder.path / BEST).exists() else {}
+    return Result(
+        description=description,
+        history=history,
+        summary=_summary(description, federation, history),
+        last_models={entry: Kept.of(rows, done["models"][entry]) for entry, rows in models.items()},
+        xi=None if xi is None else torch.from_numpy(xi),
+        warnings=list(done["warnings"]),
+        facts=done["facts"],
+        seconds=done["seconds"],
+        method=federation.method,
+        model=federation.training.model,
+        schema=federation.schema,
+        folder=folder.path,
+        best_models={entry: Kept.of(rows, done["best_models"][entry]) for entry, rows in best.items()},
+    )
 
 
 def _begin(
@@ -224,9 +269,10 @@ def _begin(
 
 def _as_before(federation: Federation, how: Mapping[str, Any]) -> Federation:
     """Return the federation with the way of training that a checkpoint was made with: the last digits depend on it."""
-    torch.set_num_threads(how["threads"])  # `play` puts it back
     training = replace(federation.training, engine=how["engine"], chunks=Chunks(how["chunk"]))
-    return replace(federation, training=training)
+    choice = replace(federation.choice, engine=how["engine"], chunk=how["chunk"], threads=how["threads"])
+    facts = {**federation.facts, "engine": choice.engine, "threads": choice.threads}
+    return replace(federation, training=training, choice=choice, facts=facts)
 
 
 def _how(federation: Federation) -> dict[str, Any]:
@@ -237,14 +283,15 @@ def _how(federation: Federation) -> dict[str, Any]:
     return {"engine": choice.engine, "chunk": chunk, "threads": choice.threads, "device": device}
 
 
+def _counted(description: Description, federation: Federation) -> list[bool]:
+    # What a poisoned client gets is nobody's concern: it enters no mean.
+    return [number not in description.poisoned for number in range(len(federation.clients))]
+
+
 def _summary(description: Description, federation: Federation, history: list[dict[str, Any]]) -> Summary:
     metric = federation.training.task.metric
     table = score_table(history, federation.method.scored, metric)
-    if not len(table):  # interrupted before a first aggregate was scored
-        table = score_table(history, "own", metric)
-    # What a poisoned client gets is nobody's concern: it enters no mean.
-    counted = [number not in description.poisoned for number in range(len(federation.clients))]
-    return summarise(table, metric, counted)
+    return summarise(table, metric, _counted(description, federation))
 
 
 def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:
@@ -311,7 +358,9 @@ def run(
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test). `data` may also be a folder
     with a csv or npz file for each silo. `model` and `method` are names,
     tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
-    `out` is a folder to write the record to.
+    `out` is a folder to write the record to: a run that is there already is read again, one that was broken off goes
+    on, and a folder of another run, of other data or of another model is an error that says what differs. `observer`
+    is called with each round's line, and ends the run by returning False.
     """
     values: dict[str, Any] = dict(settings)
     own_clients = own_model = own_method = None
@@ -330,6 +379,12 @@ def run(
     else:
         values["method"] = method
     description = Description.of(natural(values))
-    where = None if data_dir is None else Path(data_dir)
-    federation = assemble(description, own_clients, own_model, own_method, where)
-    return play(description, federation, None if out is None else RunFolder(Path(out)), observer)
+    if own_clients is None:
+        material = load_material(description, None if data_dir is None else Path(data_dir))
+    else:
+        material = given_material(own_clients, description.task)
+    federation = assemble(description, material, own_model, own_method)
+    folder = None
+    if out is not None:
+        folder = RunFolder(Path(out), inputs_of(description, material, own_model, own_method))
+    return play(description, federation, folder, observer)

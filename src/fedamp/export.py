@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import nn
 
 from fedamp import models
@@ -19,7 +18,9 @@ from fedamp.description import Description
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.methods import METHODS
-from fedamp.reading import MODELS, SCHEMA, read_run
+from fedamp.reading import BEST, MODELS, SCHEMA, read_run
+from fedamp.records import read_models
+from fedamp.results import LAST, VALIDATED
 from fedamp.rows import Rows
 
 # Of each kind of layer, what its constructor needs to make it again; the names are the attributes' own.
@@ -42,7 +43,11 @@ LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
 
 
 def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
-    """Write a client's final model to `out`.safetensors and `out`.json, and return the first."""
+    """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
+
+    It is that of the best validated round, or of the last where nothing was held out for validation; the JSON says
+    which, and has this very model's own test score.
+    """
     run = read_run(folder)
     if run.result is None:
         raise UserError(f"{folder} did not end, so there are no final models; `fedamp resume {folder}` goes on with it")
@@ -56,13 +61,13 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
             f"the model of this run was given from Python ({description.model.name}); export it there, with "
             "result.client_model(number).state_dict()"
         )
-    scored = METHODS[description.method.name].scored
-    try:
-        tensors = load_file(folder / MODELS)
-        one = slice(client, client + 1)
-        row = Rows(tensors[f"{scored}.params"][one], tensors[f"{scored}.buffers"][one])
-    except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(f"{folder / MODELS} can't be read ({error}); the folder is damaged") from None
+    entry = METHODS[description.method.name].scored
+    validated = run.result["best_models"].get(entry)
+    stacks = read_models(folder / (MODELS if validated is None else BEST))
+    if entry not in stacks:
+        raise UserError(f"{folder} has no models named {entry!r}; the folder is damaged")
+    row = stacks[entry][slice(client, client + 1)]
+    kept = validated or run.result["models"][entry]
     builder = models.load_builder(description.model.name)
     shape, outputs = tuple(facts["input_shape"]), facts["num_outputs"]
     module = models.build(builder, shape, outputs, description.seed, **description.model.parameters)
@@ -73,7 +78,13 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
         "scale": facts["scale"],
         **(how_to_encode(read_schema(folder / SCHEMA)) if (folder / SCHEMA).exists() else {}),
         "client": client,
-        "score": {"metric": run.result["metric"], "best_round": run.result["per_client"][client]},
+        "entry": entry,
+        "score": {
+            "metric": run.result["metric"],
+            "test": kept["scores"][client],
+            "round": kept["round"],
+            "why_this_round": LAST if validated is None else VALIDATED,
+        },
     }
     try:
         write_model(target, FlatModel(module), row, how)

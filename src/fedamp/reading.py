@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fedamp.errors import UserError
 
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
-MODELS, XI, SCHEMA = "models.safetensors", "xi.safetensors", "schema.json"
+MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
+INPUTS = "inputs.json"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from fedamp.deploy.plan import Seat, disagreement
 from fedamp.engine import use_threads
 from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
+from fedamp.metrics import finite
 from fedamp.rows import Message, Rows, State
 
 
@@ -85,7 +86,7 @@ class Silo:
             scores |= self._scores("", models)
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
-        self._keep(models)
+        self._keep(models, scores, k)
         return reply, {**self._counts(), "train-seconds": seconds, **losses, **scores}
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
@@ -93,7 +94,7 @@ class Silo:
         models = self.federation.method.client_models(self._state(accepted), self._here(message))
         with use_threads(self.federation.choice.threads):
             scores = self._scores("", models)
-        self._keep(models)
+        self._keep(models, scores, accepted + 1)
         return {**self._counts(), **scores}
 
     def _counts(self) -> dict[str, float]:
@@ -128,14 +129,22 @@ class Silo:
                 scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
         return scores
 
-    def _keep(self, models: Mapping[str, Rows]) -> None:
-        """Put the models where the silo can use them: state dicts that torch loads, and how to build and feed them."""
+    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
+        """Put the models where the silo can use them: state dicts that torch loads, how to build and feed them, and
+        each one's own score. What was received in round k was made by the round before.
+        """
         self.models.mkdir(parents=True, exist_ok=True)
         flat, plan = self.federation.training.model, self.seat.plan
         shape, outputs = plan.schema.input_shape, assembly.outputs_of(plan.schema)[0]
         how = export.how_to_build(plan.description, flat.module, shape, outputs)
+        metric = self.federation.training.task.metric
         for entry, row in models.items():
-            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry}
+            score = {
+                "metric": metric,
+                "test": finite(scores.get(f"test.{entry}.{metric}")),
+                "round": k - 1 if entry == "received" else k,
+            }
+            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry, "score": score}
             export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
 
 

@@ -1,0 +1,171 @@
+"""A digest of what code does: of a user's functions and classes, and of all that they call on.
+
+Taken from the code that is loaded, not from its file, which may have been edited since: a name is followed to the
+function, class or number that it stands for. Libraries (torch, the standard library, this package) are left out: their
+versions are recorded elsewhere. Another Python compiles to other bytes, and so gives another digest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import fedamp
+
+LIBRARIES = tuple(
+    {str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {str(Path(fedamp.__file__).resolve().parent), str(Path(torch.__file__).resolve().parent)}
+)
+PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
+
+
+def code_digest(*things: Any) -> str:
+    """Return a digest of functions, classes and modules, and of what they use that is no library's."""
+    reader = _Reader()
+    for thing in things:
+        reader.read(thing)
+    return reader.sum.hexdigest()
+
+
+def is_own(name: str | None) -> bool:
+    """Return whether a module, by its name, is a user's: no library, nor built in."""
+    file = getattr(sys.modules.get(name or ""), "__file__", None)
+    if file is None:
+        return name == "__main__"  # a notebook, or a prompt
+    return not str(Path(file).resolve()).startswith(LIBRARIES)
+
+
+class _Reader:
+    """Walks from thing to thing, each once, and sums up what it reads."""
+
+    def __init__(self) -> None:
+        self.sum = hashlib.sha256()
+        self.seen: dict[int, Any] = {}  # the things themselves too: an address is only theirs while they live
+
+    def add(self, kind: str, text: object) -> None:
+        self.sum.update(f"{kind}\0{text}\0".encode("utf-8", "surrogatepass"))
+
+    def read(self, thing: Any) -> None:
+        """Add a thing, and what it refers to."""
+        if isinstance(thing, PLAIN):
+            return self.add("value", repr(thing))
+        if id(thing) in self.seen:
+            return self.add("again", list(self.seen).index(id(thing)))
+        self.seen[id(thing)] = thing
+        if isinstance(thing, Tensor):
+            self.add("tensor", f"{thing.dtype} {tuple(thing.shape)}")
+            self.sum.update(thing.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(thing, nn.Module):
+            self._module(thing)
+        elif isinstance(thing, list | tuple):
+            self.add("sequence", len(thing))
+            for entry in thing:
+                self.read(entry)
+        elif isinstance(thing, dict):
+            self.add("mapping", len(thing))
+            for key, entry in thing.items():
+                self.read(key)
+                self.read(entry)
+        elif isinstance(thing, set | frozenset):
+            self.add("set", sorted(map(repr, thing)))  # in an order that is the same in every process
+        elif isinstance(thing, functools.partial):
+            for part in (thing.func, thing.args, thing.keywords):
+                self.read(part)
+        elif isinstance(thing, MethodType):
+            self.read(thing.__func__)
+        elif isinstance(thing, FunctionType) and is_own(thing.__module__):
+            self._function(thing)
+        elif isinstance(thing, type) and is_own(thing.__module__):
+            self._class(thing)
+        else:  # a library's, or an object of which only its kind can be told
+            name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__qualname__", None)
+            self.add("named", f"{getattr(thing, '__module__', '')}.{name or type(thing).__qualname__}")
+
+    def _module(self, module: nn.Module) -> None:
+        """Add a network: its class, its settings, its values, its hooks and its parts."""
+        self.add("module", type(module).__qualname__)
+        self.read(type(module))
+        self.add("training", module.training)
+        for name, value in vars(module).items():
+            if not name.startswith("_") and name != "training":
+                self.add("attribute", name)
+                self.read(value)
+        for name, hooks in vars(module).items():
+            if name.endswith("_hooks") and hooks:
+                self.add("hooks", name)
+                self.read(list(hooks.values()))
+        for kind in (module._parameters, module._buffers):
+            for name, tensor in kind.items():
+                self.add("values", f"{name} {getattr(tensor, 'requires_grad', None)}")
+                self.read(tensor)
+        for name, part in module.named_children():
+            self.add("part", name)
+            self.read(part)
+
+    def _class(self, kind: type) -> None:
+        self.add("class", kind.__qualname__)
+        for base in kind.__bases__:
+            self.read(base)
+        for name, value in vars(kind).items():
+            if not name.startswith("__") or callable(value):
+                self.add("member", name)
+                self.read(_unwrapped(value))
+
+    def _function(self, function: Any) -> None:
+        self.add("function", function.__qualname__)
+        self._code(function.__code__)
+        self.read(list(function.__defaults__ or ()))
+        self.read(dict(function.__kwdefaults__ or {}))
+        for cell in function.__closure__ or ():
+            try:
+                self.read(cell.cell_contents)
+            except ValueError:  # not filled yet: a class that is being made
+                self.add("cell", "empty")
+        for name in dict.fromkeys(_names(function.__code__)):
+            if name in function.__globals__:
+                value = function.__globals__[name]
+                self.add("global", name)
+                if isinstance(value, ModuleType) and is_own(value.__name__):
+                    self.read([entry for entry in vars(value).values() if _defined_in(entry, value)])
+                else:
+                    self.read(_unwrapped(value))
+
+    def _code(self, code: CodeType) -> None:
+        self.sum.update(code.co_code)
+        self.add("names", (code.co_names, code.co_varnames, code.co_freevars))
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                self._code(constant)
+            else:
+                self.read(constant)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that code and the code inside it look up."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return the function behind a property, a class method or a cache."""
+    if isinstance(value, property):
+        return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
+    if isinstance(value, classmethod | staticmethod):
+        return value.__func__
+    # A function that wraps another holds it in its closure, where it is read.
+    return value if isinstance(value, FunctionType | type) else getattr(value, "__wrapped__", value)
+
+
+def _defined_in(entry: Any, module: ModuleType) -> bool:
+    return getattr(entry, "__module__", None) == module.__name__ and isinstance(entry, FunctionType | type)

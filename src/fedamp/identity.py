@@ -1,0 +1,64 @@
+"""From a run's data and model to the digests that tell them from others; see `inputs`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedamp.assembly import Material, first_models
+from fedamp.clients import Clients
+from fedamp.code_digest import code_digest, is_own
+from fedamp.data.schema_json import schema_to_json
+from fedamp.description import Description
+from fedamp.inputs import Inputs
+from fedamp.methods import Method
+from fedamp.models import load_builder
+
+
+def inputs_of(
+    description: Description,
+    material: Material,
+    model: nn.Module | Any | None = None,
+    method: Method | None = None,
+) -> Inputs:
+    """Return the digests of a run's inputs; model and method are given where they come from Python."""
+    own = type(method) if method is not None and is_own(type(method).__module__) else None
+    return Inputs(
+        data=data_digest(material),
+        split=_tensors([*material.clients.train, *material.clients.test]),
+        model=_model(description, material, model),
+        method=None if own is None else code_digest(own),
+    )
+
+
+def data_digest(material: Material) -> str:
+    """Return a digest of the samples and of all that is known of them, whoever holds what."""
+    clients: Clients = material.clients
+    scaling = [value for value in (clients.shift, clients.scale) if value is not None]
+    schema = "" if material.schema is None else schema_to_json(material.schema)
+    words = json.dumps([schema, material.facts.get("names"), material.task.name, material.num_outputs])
+    return _tensors([clients.x, clients.y, *scaling], words)
+
+
+def _model(description: Description, material: Material, model: Any | None) -> str:
+    shape = tuple(material.clients.x.shape[1:])
+    # The first of all clients stands for them: where each has a model of its own, they differ by the seed alone.
+    alone = replace(description, device="cpu")
+    flat, w = first_models(alone, shape, material.num_outputs, [0], model, torch.device("cpu"))
+    builder = None if isinstance(model, nn.Module) else model or load_builder(description.model.name)
+    return _tensors([w.params, w.buffers], code_digest(builder, flat.module))
+
+
+def _tensors(tensors: Iterable[Tensor], words: str = "") -> str:
+    """Return a digest of words and of tensors: their types, shapes and bytes."""
+    total = hashlib.sha256(words.encode())
+    for tensor in tensors:
+        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()

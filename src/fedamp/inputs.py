@@ -1,0 +1,58 @@
+"""What a result belongs to besides its description: its data and its model, as digests.
+
+A description says what was asked for; data and model may change behind the same words. So a run folder also holds
+digests of both, in `inputs.json`. They stay in the house: a digest of private rows is in no report, no result and no
+message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedamp.description import Description
+
+CHANGED = {
+    "data": "the data are not those that it learned from (samples, labels, silos or schema have changed)",
+    "split": "the samples are spread over the clients in another way",
+    "model": "the model is another (its code, its structure or its first values have changed)",
+    "method": "the code of the method has changed",
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Digests of what goes into a run."""
+
+    data: str  # samples, labels, silos and schema, whoever holds what: the same for all seeds
+    split: str  # who holds which of them
+    model: str  # its code, its structure and its first values
+    method: str | None = None  # the code of a method of one's own
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return plain values, for a file."""
+        return asdict(self)
+
+    def differences(self, there: Mapping[str, Any] | None) -> list[str]:
+        """Return in words what is not as it was when a run was begun; `there` is what its folder holds."""
+        if there is None:
+            return ["it does not say which data and which model it had"]
+        return [words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)]
+
+
+def slug(description: Description, inputs: Inputs) -> str:
+    """Return a folder name: what was run, and a digest of all of it, so that other data get another folder."""
+    text = json.dumps([description.to_dict(), inputs.to_dict()], sort_keys=True)
+    words = [
+        Path(description.data).name,
+        description.setting.name,
+        description.model.name,
+        description.method.name,
+        f"seed{description.seed}",
+        hashlib.sha256(text.encode()).hexdigest()[:8],
+    ]
+    return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in word) for word in words)

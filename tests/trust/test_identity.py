@@ -1,0 +1,260 @@
+"""A result belongs to its data and its model: other data or another model under the same words is another run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedamp
+from fedamp.code_digest import code_digest
+from fedamp.errors import UserError
+from fedamp.methods import FedAMP
+
+QUICK = {"rounds": 2, "epochs": 1}
+
+
+def write_silos(flip: bool = False, names: str = "abc") -> None:
+    Path("silos").mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        x = np.random.default_rng(number).normal(size=(40, 2))
+        y = (x[:, 0] > 0) ^ flip
+        rows = [f"{a:.4f},{b:.4f},{int(label)}" for (a, b), label in zip(x, y, strict=True)]
+        Path(f"silos/{name}.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+
+
+COMMAND = ["run", "--data", "silos/", "--label", "y", "--rounds", "5"]
+
+
+def test_changed_labels_are_refused_in_the_old_folder(fedamp_command):
+    write_silos()
+    assert fedamp_command(*COMMAND, "--out", "r1")[0] == 0
+    before = {path.name: path.read_bytes() for path in Path("r1").iterdir()}
+    write_silos(flip=True)
+    code, out, err = fedamp_command(*COMMAND, "--out", "r1")
+    assert (code, out) == (2, "")
+    assert "r1 holds another run: the data are not those that it learned from" in err
+    assert {path.name: path.read_bytes() for path in Path("r1").iterdir()} == before
+
+
+def test_and_get_a_folder_of_their_own_where_none_is_named(fedamp_command):
+    write_silos()
+    first = json.loads(fedamp_command(*COMMAND, "--json")[1])
+    assert json.loads(fedamp_command(*COMMAND, "--json")[1]) == first, "the same data show the same result"
+    write_silos(flip=True)
+    second = json.loads(fedamp_command(*COMMAND, "--json")[1])
+    assert second["folder"] != first["folder"]
+
+
+@pytest.mark.parametrize("what", ["one label", "one number", "the order of rows", "another silo"])
+def test_what_makes_other_data(fedamp_command, what):
+    write_silos()
+    fedamp_command(*COMMAND, "--out", "r1")
+    lines = Path("silos/a.csv").read_text().splitlines()
+    if what == "one label":
+        lines[1] = lines[1][:-1] + ("0" if lines[1].endswith("1") else "1")
+    elif what == "one number":
+        lines[1] = "0.5" + lines[1][lines[1].index(",") :]
+    elif what == "the order of rows":
+        lines[1], lines[2] = lines[2], lines[1]
+    else:
+        Path("silos/a.csv").rename("silos/bb.csv")
+    if what != "another silo":
+        Path("silos/a.csv").write_text("\n".join(lines) + "\n")
+    assert fedamp_command(*COMMAND, "--out", "r1")[0] == 2
+
+
+def test_touching_a_file_does_not_make_other_data(fedamp_command):
+    write_silos()
+    fedamp_command(*COMMAND, "--out", "r1")
+    os.utime("silos/a.csv", (1, 1))
+    code, out, _ = fedamp_command(*COMMAND, "--out", "r1")
+    assert code == 0
+    assert "there already" in out
+
+
+def test_a_broken_off_run_does_not_go_on_with_other_data(fedamp_command, monkeypatch):
+    write_silos()
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedamp.terminal.Bar.advance", lambda bar, line: stop() if line["round"] == 2 else None)
+        assert fedamp_command(*COMMAND, "--out", "r1")[0] == 130
+    write_silos(flip=True)
+    for arguments in ((*COMMAND, "--out", "r1"), ("resume", "r1")):
+        code, _, err = fedamp_command(*arguments)
+        assert code == 2
+        assert "not those that it learned from" in err
+    write_silos()
+    assert fedamp_command("resume", "r1")[0] == 0
+
+
+def test_a_digest_of_private_rows_stays_in_its_file(fedamp_command):
+    write_silos()
+    out = fedamp_command(*COMMAND, "--out", "r1", "--json")[1]
+    fedamp_command("report", "r1")
+    digests = json.loads(Path("r1/inputs.json").read_text())
+    texts = {path.name: path.read_text(errors="replace") for path in Path("r1").iterdir() if path.name != "inputs.json"}
+    for digest in (digests["data"], digests["split"]):
+        assert len(digest) == 64
+        assert digest[:12] not in out
+        assert [name for name, text in texts.items() if digest[:12] in text] == []
+
+
+def pairs(seed: int = 0):
+    g = torch.Generator().manual_seed(seed)
+    return [(torch.randn(20, 3, generator=g), torch.randint(2, (20,), generator=g)) for _ in range(3)]
+
+
+def linear(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Linear(3, 2)
+
+
+class Halved(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+class Thirds(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) / 3
+
+
+class OwnAMP(FedAMP):
+    pass
+
+
+def like(kind: type[nn.Linear]) -> nn.Module:
+    module = kind(3, 2)
+    module.load_state_dict(linear().state_dict())
+    return module
+
+
+def patched() -> nn.Module:
+    module = linear()
+    module.register_forward_hook(lambda module, args, output: 2 * output)
+    return module
+
+
+OTHERS = {
+    "data": {"clients": pairs(1)},
+    "first values": {"model": linear(1)},
+    "structure": {"model": nn.Sequential(linear())},
+    "class": {"model": like(Halved)},
+    "hook": {"model": patched()},
+    "setting": {"lr": 0.5},
+    "method": {"method": OwnAMP()},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_run_from_python_is_refused(tmp_path, what, finished):
+    settings = {"clients": pairs(), "model": linear(), "method": FedAMP(), **QUICK}
+    fedamp.run(out=tmp_path / "run", observer=lambda line: finished or line["round"] < 1, **settings)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(UserError, match="holds another run"):
+        fedamp.run(out=tmp_path / "run", **{**settings, **OTHERS[what]})
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_finished_run_is_read_again_from_python(tmp_path):
+    settings = {"clients": pairs(), "model": linear(), "validation": 0.25, "held_out": 0.25, **QUICK}
+    first = fedamp.run(out=tmp_path / "run", **settings)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    heard = []
+    again = fedamp.run(out=tmp_path / "run", observer=heard.append, **settings)
+    assert heard == []
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
+    assert again.to_dict() == first.to_dict()
+    assert again.history == first.history
+    assert torch.equal(again.xi, first.xi)
+    for client in range(3):
+        for a, b in zip(again.client_model(client).parameters(), first.client_model(client).parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+FACTOR = 2.0
+
+
+def doubled(x):
+    return FACTOR * x
+
+
+def plain_net():
+    return nn.Sequential(nn.Linear(3, 2))
+
+
+def test_code_is_told_apart_by_what_it_does():
+    """By what it calls on and the numbers it reads, not by where it stands or what was edited on disk since."""
+
+    def uses_doubled(x):
+        return doubled(x)
+
+    before = code_digest(uses_doubled)
+    assert before == code_digest(uses_doubled)
+    global FACTOR
+    FACTOR = 3.0
+    try:
+        assert code_digest(uses_doubled) != before
+    finally:
+        FACTOR = 2.0
+    assert code_digest(uses_doubled) == before
+    assert code_digest(Halved) != code_digest(Thirds)
+    assert code_digest(like(Halved)) != code_digest(like(Thirds))
+    assert code_digest(linear()) == code_digest(linear())
+    assert code_digest(plain_net) != code_digest(doubled)
+
+
+def test_a_module_that_a_model_file_imports_is_part_of_its_code(fedamp_command):
+    Path("blocks.py").write_text("def squash(x):\n    return x / 2\n")
+    Path("nets.py").write_text(
+        "from torch import nn\n"
+        "import blocks\n"
+        "class Net(nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        return blocks.squash(super().forward(x.flatten(1)))\n"
+        "def net():\n"
+        "    return Net(64, 10)\n"
+    )
+    command = ["run", "--model", "nets:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
+    assert fedamp_command(*command)[0] == 0
+    Path("blocks.py").write_text("def squash(x):\n    return x * 1000000\n")
+    for name in ("nets", "blocks"):
+        sys.modules.pop(name)
+    code, _, err = fedamp_command(*command)
+    assert code == 2
+    assert "the model is another" in err
+
+
+def test_digests_are_the_same_in_every_process(tmp_path):
+    """Words in sets come in another order in each process."""
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n"
+        "KINDS = {'a', 'b', 'c', 'd'}\n"
+        "class Net(nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        assert 'a' in {'a', 'b', 'x', 'y', 'z'} and 'b' in KINDS\n"
+        "        return super().forward(x)\n"
+    )
+    code = "from fedamp.code_digest import code_digest; import nets; print(code_digest(nets.Net))"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(digests) == 1
