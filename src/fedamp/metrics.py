@@ -100,6 +100,11 @@ def finite(value: Any) -> Any:
 
 
 def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_better: bool = True) -> int:
-    """Return how many clients are worse than by training alone."""
-    gain = np.asarray(per_client) - np.asarray(alone)
+    """Return how many clients are worse than by training alone; one that fails in both ways is not."""
+    mine, other = np.asarray(per_client, dtype=np.float64), np.asarray(alone, dtype=np.float64)
+    gain = np.subtract(mine, other, where=mine != other, out=np.zeros(len(mine)))
     return int(((gain if higher_is_better else -gain) < -1e-9).sum())
+
+
+NOT_FINITE = "not finite"
+"""What stands where a score is no number: the models have diverged."""
