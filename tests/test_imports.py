@@ -84,7 +84,7 @@ MAY_IMPORT = {
     "report": {"checks", "metrics", "reading", "report"},
     "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
-    "terminal": set(),
+    "terminal": {"metrics"},
     "cli_data": {"data", "terminal"},
     "deploy": {
         *("__version__", "assembly", "attention", "checkpoints", "checks", "clients", "data", "deploy", "description"),
@@ -95,6 +95,7 @@ MAY_IMPORT = {
     "cli": {
         *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
         *("records", "compare", "report", "checks", "export", "cli_data", "cli_federation", "terminal", "needs"),
+        "methods",
     },
     "__main__": {"cli"},
 }

@@ -214,11 +214,11 @@ def test_a_run_that_was_broken_off_goes_on(tmp_path, digits, monkeypatch):
     whole.path.unlink()
     steps, real = [], run._no_better
 
-    def stop_at_the_third(lines, entry, patience):
+    def stop_at_the_third(lines, *rest):
         steps.append(lines[-1]["round"])
         if len(steps) == 3:
             raise KeyboardInterrupt
-        return real(lines, entry, patience)
+        return real(lines, *rest)
 
     monkeypatch.setattr(run, "_no_better", stop_at_the_third)
     patient = digits("fedavg", 40)

@@ -29,7 +29,7 @@ from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import Local, Method
-from fedamp.metrics import Summary, finite, score_table, spread, summarise
+from fedamp.metrics import Summary, counted_clients, finite, score_table, spread, summarise
 from fedamp.records import RunFolder
 from fedamp.rounds import Round, draw_present, play_round
 from fedamp.rows import Rows
@@ -242,9 +242,7 @@ def _summary(description: Description, federation: Federation, history: list[dic
     table = score_table(history, federation.method.scored, metric)
     if not len(table):  # interrupted before a first aggregate was scored
         table = score_table(history, "own", metric)
-    # What a poisoned client gets is nobody's concern: it enters no mean.
-    counted = [number not in description.poisoned for number in range(len(federation.clients))]
-    return summarise(table, metric, counted)
+    return summarise(table, metric, counted_clients(len(federation.clients), description.poisoned))
 
 
 def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:

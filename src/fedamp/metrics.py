@@ -6,7 +6,7 @@ A round's line in the record holds what was scored while it was played: `own`, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,11 @@ class Summary:
         """Return plain values for a record; None for what is not finite."""
         bmta = self.best if self.metric == "accuracy" else None
         return {name: finite(value) for name, value in {**vars(self), "bmta": bmta}.items()}
+
+
+def counted_clients(num_clients: int, poisoned: Collection[int]) -> list[bool]:
+    """Return who enters the means: what a poisoned client gets is nobody's concern."""
+    return [number not in poisoned for number in range(num_clients)]
 
 
 def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.metrics import Summary, score_table, summarise
+from fedamp.metrics import Summary, counted_clients, score_table, summarise
 from fedamp.reading import RunRecord
 
 RECEIVED = ("fedavg", "fedprox")
@@ -76,8 +76,7 @@ def read_trial(run: RunRecord) -> Trial | None:
             scores = score_table(run.lines, "own", metric)
         if not scores.size:
             return None
-        counted = np.ones(scores.shape[1], dtype=bool)
-        counted[list(run.description.get("poisoned") or [])] = False
+        counted = np.array(counted_clients(scores.shape[1], run.description.get("poisoned") or []))
         _check_result(run, scores.shape[1])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(
