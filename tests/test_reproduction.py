@@ -81,11 +81,6 @@ def test_the_presets_have_what_validation_chose_for_w(data, method):
     assert preset(f"paper/{data}-practical", method)["method"][knob] == experiments.tuned(data, method, "own")
 
 
-def test_tuning_never_sees_a_test_sample():
-    for cell in experiments.table("tune-emnist"):
-        assert cell.description.validation == 0.2
-
-
 def test_what_validation_chose_is_what_the_table_runs(chosen):
     runs = {cell.label: cell.description.method.parameters for cell in experiments.table("table3-emnist")}
     assert runs["fedamp-sigma-10-seed0"]["sigma"] == 10.0

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedamp.report.groups import ORDER
+from fedamp.report.groups import DIGEST, ORDER
 
 DEFAULTS: dict[str, Any] = {
     "momentum": 0.0,
@@ -66,7 +66,8 @@ def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
 def _flags(description: Mapping[str, Any]) -> list[str]:
     # A folder of silos decides itself who the clients are.
     silent = {"setting", "clients"} if _name(description.get("setting")) == "natural" else set()
-    silent |= {"version", "model_code"}  # what was found, not what was asked for
+    # What was found, not what was asked for.
+    silent |= {"version", "model_code", *(key for key in description if key.endswith(DIGEST))}
     flags: list[str] = []
     details: list[tuple[str, Any]] = []
     for key, value in description.items():
