@@ -79,7 +79,7 @@ MAY_IMPORT = {
     },
     "compare": {
         *("assembly", "checkpoints", "checks", "description", "experiment", "methods", "metrics", "reading"),
-        "records",
+        *("records", "rows"),
     },
     "report": {"checks", "metrics", "reading", "report"},
     "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},

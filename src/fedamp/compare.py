@@ -33,6 +33,7 @@ from fedamp.reading import (
     read_runs,
 )
 from fedamp.records import RunFolder
+from fedamp.rows import Rows
 
 PLAN = "comparison.json"
 
@@ -157,10 +158,12 @@ def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> Non
         alike.setdefault(json.dumps(_without_method(run.description).to_dict(), sort_keys=True), []).append(run)
     for mine in alike.values():
         federation = assemble(_without_method(mine[0].description), data_dir=data_dir)
+        slim = Rows(federation.w.params[:, :1], federation.w.buffers[:, :0])
         for run in mine:
             method = method_of(run.description, federation.clients.groups)
             optimizer_of(run.description, method)
-            method.server_send(method.server_init(federation.w), 1)  # a self weight for each client, say
+            # What must fit the clients (a list of self weights, say) shows with models of one parameter too.
+            method.server_send(method.server_init(slim), 1)
 
 
 def _without_method(description: Description) -> Description:
@@ -195,7 +198,7 @@ def _write_plan(whole: Mapping[str, Any], folder: Path) -> None:
         if there == whole:
             return
         for name, description in (there or {}).items():
-            if whole.get(name) != description:
+            if whole.get(name) != description and not RunFolder(folder / name).begun:
                 for left in (DESCRIPTION, LINES, SCHEMA):
                     (folder / name / left).unlink(missing_ok=True)
         _write_json(folder / PLAN, whole)

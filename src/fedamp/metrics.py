@@ -70,8 +70,10 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
     means = table[:, mask].mean(1)
     best = int(np.nanargmax(means) if higher else np.nanargmin(means)) if np.isfinite(means).any() else 0
     clients = table[best][mask]
-    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no percentile
+    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no number
         tenth = float(np.percentile(clients, 10 if higher else 90))
+    if np.isnan(tenth) and not np.isnan(clients).any():
+        tenth = np.inf
     return Summary(
         metric=metric,
         best=float(means[best]),

@@ -220,6 +220,15 @@ def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
     assert told["fedamp"] == {"name": "fedamp", "sigma": 7}
 
 
+def test_a_command_for_a_part_of_a_comparison_leaves_the_rest(fedamp_command):
+    fedamp_command("compare", *QUICK, "--methods", "fedamp,fedavg", "--out", "here")
+    plan = Path("here/comparison.json").read_text()
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
+    assert code == 0, err
+    assert Path("here/comparison.json").read_text() == plan
+    assert len(read_runs(Path("here"))) == 3
+
+
 def test_what_is_done_needs_no_data_any_more(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     fedamp_command(*given)

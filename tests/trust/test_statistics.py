@@ -112,6 +112,20 @@ def test_failing_clients_are_worse_off_than_alone(tmp_path):
     assert row.p == wilcoxon_p([0.5, 9, 9], [1, 1, 1])[0]
 
 
+def test_a_silo_that_never_came_does_not_take_the_mean_from_the_others(tmp_path):
+    """Of a federation over real machines: its result leaves such a silo out, and so does its report."""
+    for name, scores in (("separate", (0.6, None, 0.7, 0.8)), ("fedamp", (0.7, 0.1, None, 0.7))):
+        folder = write_run(tmp_path / name, name, 0, [scores])
+        lines = (folder / "rounds.jsonl").read_text().splitlines()[1:]
+        (folder / "rounds.jsonl").write_text("\n".join(lines))
+    alone, amp = comparison_table(read_runs(tmp_path))
+    assert alone.best == pytest.approx(70)
+    assert amp.best == pytest.approx(50)
+    assert amp.worse_off == 1  # of the first and the last client, which both have
+    assert amp.p == wilcoxon_p([70, 70], [60, 80])[0]
+    assert "nan" not in as_text([alone, amp])
+
+
 def test_a_seed_that_fails_does_not_drop_out_of_a_curve(tmp_path):
     from fedamp.report import write_report
 

@@ -85,7 +85,7 @@ def _lead(rows: Sequence[Row]) -> str:
         own = list(group)
         scored = [row for row in own if row.best is not None and math.isfinite(row.best)]
         if not scored:
-            diverged = any(row.best is not None for row in own)
+            diverged = any(row.best is not None and math.isinf(row.best) for row in own)
             sentences.append(
                 "No method has a finite mean: models diverged." if diverged else "No round was scored yet."
             )

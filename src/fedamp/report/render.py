@@ -57,7 +57,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
     if against:
         who = ", ".join(against)
         notes.append(f"p: Wilcoxon's signed-rank test over clients, two-sided, against {who}; seeds that both have.")
-    if len(against) > 1:
+    if any(len({row.against for row in own if row.against}) > 1 for _, own in _blocks(rows)):
         notes.append(
             "Of a method that was run in several ways, p and worse off are by the one that was trained most alike."
         )
@@ -72,7 +72,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         notes.append("These runs differ in more than method and seed: compare methods within a setting alone.")
     if any("other data (" in row.block for row in rows):
         notes.append("Other data: the samples themselves are not the same, whatever their name.")
-    if any(not math.isfinite(value) for row in rows for value in (row.best, row.last) if value is not None):
+    if any(math.isinf(value) for row in rows for value in (row.best, row.last) if value is not None):
         notes.append(
             f"{NOT_FINITE.capitalize()}: models of at least one client diverged; a lower learning rate may help."
         )
@@ -131,14 +131,18 @@ def _blocks(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _number(value: float | None, digits: str) -> str:
-    return NOTHING if value is None else format(value, digits) if math.isfinite(value) else NOT_FINITE
+    if value is None or math.isnan(value):
+        return NOTHING
+    return NOT_FINITE if math.isinf(value) else format(value, digits)
 
 
 def _value(value: object) -> object:
     """Return a value as CSV has it, with all digits."""
     if isinstance(value, list):
         return " ".join(map(str, value))
-    return NOT_FINITE if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else NOT_FINITE
+    return value
 
 
 def _plain(text: str) -> str:

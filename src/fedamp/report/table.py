@@ -120,7 +120,9 @@ def _deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation of a sample; of values that are not all finite it is not either."""
     if len(values) < 2:
         return None
-    return float(np.std(values, ddof=1)) if np.isfinite(values).all() else math.inf
+    if np.isinf(values).any():
+        return math.inf
+    return float(np.std(values, ddof=1))
 
 
 def _mean(trials: Sequence[Trial], value: Callable[[Trial], float]) -> float | None:
@@ -140,7 +142,10 @@ def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64
     pairs = [(trial, others[trial.seed]) for trial in a.trials if trial.seed in others]
     if not pairs:
         return None
-    if len({len(trial.per_client) for pair in pairs for trial in pair}) > 1:
+    trials = [trial for pair in pairs for trial in pair]
+    if len({len(trial.counted) for trial in trials}) > 1:
         where = pairs[0][0].record.path.parent
         raise UserError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
-    return np.mean([x.per_client for x, _ in pairs], axis=0), np.mean([y.per_client for _, y in pairs], axis=0)
+    both = np.logical_and.reduce([trial.counted for trial in trials])
+    mine, theirs = (np.mean([trial.summary.per_client for trial in side], axis=0) for side in zip(*pairs, strict=True))
+    return mine[both], theirs[both]
