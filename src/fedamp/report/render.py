@@ -87,8 +87,8 @@ def _trained(rows: Sequence[Row]) -> list[str]:
     if len(ways) < 2:
         return []
     told = "; ".join(f"{', '.join(methods)} with {way}" for way, methods in ways.items())
-    where = f"{rows[0].block}: " if rows[0].block else ""
-    return [f"{where}not trained alike, so that a difference need not be the method's: {told}."]
+    where = f" ({rows[0].block})" if rows[0].block else ""
+    return [f"Not trained alike{where}, so that a difference need not be the method's: {told}."]
 
 
 def as_text(rows: Sequence[Row]) -> str:
