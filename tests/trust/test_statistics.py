@@ -43,6 +43,8 @@ def test_every_p_on_the_page_is_that_of_exact_differences(data):
     assert len(lines) == 2 + 7
     for line in lines[2:]:
         for name, cell in zip(lines[0][1:], line[1:], strict=True):
+            if cell == outcomes.NOT_RUN:
+                continue
             mine, theirs = (outcomes.found(f"table3-{data}", outcomes.named(each)) for each in (name, line[0]))
             p, shown = exact_p(mine, theirs), cell.partition(", ")[2]
             if p < 1e-4:
