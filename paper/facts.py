@@ -6,7 +6,7 @@ import itertools
 import statistics
 
 from experiments import PATIENCE, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of
-from outcomes import NOT_RUN, OURS, PAPER, ROBUST, ROWS, Row, Told, found, gain, mean, named, of_label, read
+from outcomes import NOT_RUN, OURS, PAPER, ROBUST, ROWS, Row, Told, found, gained, mean, named, of_label, read
 
 
 def tried(value: int) -> str:
@@ -17,8 +17,11 @@ def tried(value: int) -> str:
 
 def in_words(mine: Told, theirs: Told) -> str:
     """Return a gain and its p, in words."""
-    points, _, p = gain(mine, theirs).partition(", ")
-    return f"{points} points (p {p if p.startswith('<') else '= ' + p})" if p else NOT_RUN
+    gain = gained(mine, theirs)
+    if gain is None:
+        return NOT_RUN
+    p = gain.sure if gain.p is None else f"p {gain.sure}" if gain.sure.startswith("<") else f"p = {gain.sure}"
+    return f"{gain.points:+.2f} points ({p})"
 
 
 def against(data: str, ours: Row, other: str) -> str:

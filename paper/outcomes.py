@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import wilcoxon
-
 from experiments import GRIDS, RESULTS, SEEDS, TRAINED, label_of, tuned
+from fedamp.report.stats import short_p, wilcoxon_p
 
 Told = Mapping[int, Mapping[str, Any]]
 """The scores of one model of a run, by seed."""
@@ -117,16 +116,38 @@ def mean(told: Told, which: str = "best") -> str:
     return f"{statistics.mean(one[which] for one in told.values()):.2f}" if told else NOT_RUN
 
 
-def gain(mine: Told, theirs: Told) -> str:
-    """Return the mean gain over clients, each at its mean over the seeds that both have, and Wilcoxon's p."""
+@dataclass(frozen=True)
+class Gain:
+    """What one model gains over another: the mean over clients in points, and Wilcoxon's p or why there is none."""
+
+    points: float
+    p: float | None
+    why: str  # why there is no p
+
+    @property
+    def sure(self) -> str:
+        """p in words, for a table."""
+        return self.why if self.p is None else short_p(self.p)
+
+
+def gained(mine: Told, theirs: Told) -> Gain | None:
+    """Return the gain over clients, each at its mean over the seeds that both have; None where there are no such."""
     both = mine.keys() & theirs.keys()
     if not both:
-        return NOT_RUN
+        return None
     ours, others = ([statistics.mean(client) for client in _of_clients(of, both)] for of in (mine, theirs))
-    gains = [a - b for a, b in zip(ours, others, strict=True)]
-    p = wilcoxon(ours, others).pvalue if any(gains) else 1.0
-    return f"{statistics.mean(gains):+.2f}, {'< 1e-4' if p < 1e-4 else f'{p:.2g}'}"
+    points = statistics.mean(a - b for a, b in zip(ours, others, strict=True))
+    return Gain(points, *wilcoxon_p(ours, others))
+
+
+def gain(mine: Told, theirs: Told) -> str:
+    """Return a gain and its p, for a table."""
+    found = gained(mine, theirs)
+    return NOT_RUN if found is None else f"{found.points:+.2f}, {found.sure}"
 
 
 def _of_clients(told: Told, seeds: Collection[int]) -> list[tuple[float, ...]]:
-    return list(zip(*(told[seed]["per_client"] for seed in sorted(seeds)), strict=True))
+    """Return the accuracies of each client, one a seed; a poisoned client's are left out."""
+    poisoned = {number for seed in seeds for number in told[seed]["run"]["description"]["poisoned"]}
+    clients = zip(*(told[seed]["per_client"] for seed in sorted(seeds)), strict=True)
+    return [client for number, client in enumerate(clients) if number not in poisoned]

@@ -36,7 +36,7 @@ from fedamp.errors import UserError
 from fedamp.experiment import play
 from fedamp.identity import inputs_of
 from fedamp.local import Training
-from fedamp.metrics import finite, score_table, summarise
+from fedamp.metrics import counted_clients, finite, score_table, summarise
 from fedamp.reading import DESCRIPTION, read_run
 from fedamp.records import RunFolder
 from fedamp.report.figures import recovery
@@ -72,13 +72,15 @@ class Runner:
         stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
 
+        counted = counted_clients(description.clients, description.poisoned)
+
         def watch(line: Mapping[str, Any]) -> bool:
             lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
             nonlocal stopped
             if stopped is not None or line["round"] >= description.rounds:  # nothing left to be spared
                 return True
             entries = WATCHED.get(description.method.name, ("own",))
-            if cell.patience is not None and all(_no_better(lines, entry, cell.patience) for entry in entries):
+            if cell.patience is not None and all(_no_better(lines, entry, cell.patience, counted) for entry in entries):
                 stopped = f"{cell.patience} rounds brought no better mean"
             elif time.monotonic() > self.deadline and line["round"] > 0:
                 if description.rounds < LONG:
@@ -124,10 +126,14 @@ class Runner:
         return replace(federation, training=training)
 
 
-def _no_better(lines: list[dict[str, Any]], entry: str, patience: int) -> bool:
+def _means(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequence[bool], on: str = "test") -> list[float]:
+    """Return the mean accuracy after each round, in percent, over the clients that are counted."""
+    return [100 * float(row[list(counted)].mean()) for row in score_table(lines, entry, "accuracy", on)]
+
+
+def _no_better(lines: Sequence[Mapping[str, Any]], entry: str, patience: int, counted: Sequence[bool]) -> bool:
     """Return whether the last rounds brought no better mean than the rounds before them."""
-    scores = score_table(lines, entry, "accuracy")
-    means = scores.mean(1) if len(scores) else []
+    means = _means(lines, entry, counted)
     return len(means) > patience and max(means[:-patience]) >= max(means[-patience:])
 
 
@@ -136,7 +142,7 @@ def distil(
 ) -> dict[str, Any]:
     """Return what a page needs of a run: scores of both kinds of models, weights, groups; small enough to be kept."""
     told: dict[str, Any] = {"description": description.to_dict(), "groups": groups}
-    counted = [number not in description.poisoned for number in range(description.clients)]
+    counted = counted_clients(description.clients, description.poisoned)
     for entry in ("own", "received"):
         scores = score_table(lines, entry, "accuracy")
         if len(scores):
@@ -146,10 +152,10 @@ def distil(
                 "best_round": summary.best_round,
                 "last": round(summary.last, 3),
                 "per_client": [round(value, 1) for value in summary.per_client],
-                "curve": [round(100 * float(row[counted].mean()), 2) for row in scores],
+                "curve": [round(mean, 2) for mean in _means(lines, entry, counted)],
             }
     checked = {
-        entry: round(100 * float(score_table(lines, entry, "accuracy", on="validation").mean(1).max()), 3)
+        entry: round(max(_means(lines, entry, counted, on="validation")), 3)
         for entry in ("own", "received")
         if any(entry in line.get("validation", {}) for line in lines)
     }

@@ -45,7 +45,8 @@ def test_the_order_of_the_methods_does_not_matter(fedamp_command):
 
 
 @pytest.mark.parametrize(
-    "left_over", [[], ["models.safetensors"], ["models.safetensors", "rounds.jsonl", "description.json"]]
+    "left_over",
+    [[], ["models.safetensors"], ["models.safetensors", "inputs.json", "rounds.jsonl", "description.json"]],
 )
 def test_a_kill_while_scoring_elsewhere_does_no_harm(fedamp_command, left_over):
     arguments = ["compare", *QUICK, "--methods", "fedavg,fedavg-ft", "--out", "two"]

@@ -84,14 +84,14 @@ MAY_IMPORT = {
     },
     "compare": {
         *("assembly", "checkpoints", "checks", "description", "experiment", "methods", "metrics", "reading"),
-        "records",
+        *("identity", "inputs", "records", "rows"),
     },
     "report": {"checks", "metrics", "reading", "report"},
     "export": {
         *("checkpoints", "data", "description", "flat", "methods", "models", "reading", "records", "results", "rows"),
     },
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
-    "terminal": set(),
+    "terminal": {"metrics"},
     "cli_data": {"data", "terminal"},
     "deploy": {
         *("__version__", "assembly", "attention", "checkpoints", "checks", "clients", "data", "deploy", "description"),
@@ -102,7 +102,7 @@ MAY_IMPORT = {
     "cli": {
         *("__version__", "assembly", "data", "description", "experiment", "listing", "models", "presets", "reading"),
         *("records", "compare", "report", "checks", "export", "cli_data", "cli_federation", "terminal", "needs"),
-        *("identity", "inputs"),
+        *("identity", "inputs", "methods"),
     },
     "__main__": {"cli"},
 }

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from fedamp import __version__
 from fedamp.cli_data import data_app
 from fedamp.cli_federation import federation_app, silo_app
 from fedamp.errors import UserError
-from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result
+from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result, warning
 
 app = typer.Typer(
     help="Personalized federated learning by attentive message passing.",
@@ -114,11 +115,11 @@ def show_needs(description: Any, data_dir: Path | None, as_json: bool) -> None:
         need = needs(federation, description.rounds)
         print(json.dumps({**vars(need), "total": need.total, "fits": need.fits, "engine": federation.choice.engine}))
         return
-    lines, warning = told(federation, description.rounds)
+    lines, less = told(federation, description.rounds)
     for line in lines:
-        out.print(line, soft_wrap=True, highlight=False)
-    if warning:
-        out.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True, highlight=False)
+        out.print(line, soft_wrap=True)
+    if less:
+        out.print(warning(less), soft_wrap=True)
 
 
 def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
@@ -162,7 +163,8 @@ def run_one(description: Any, folder: Path | None, as_json: bool, data_dir: Path
         return show_result(done, record.path, as_json)
     federation = assemble(description, material)
     try:
-        with Bar(description.rounds, description.method.name, federation.method.scored) as bar:
+        name, scored = description.method.name, federation.method.scored
+        with Bar(description.rounds, name, scored, description.poisoned) as bar:
             result = play(description, federation, record, bar.advance)
     except KeyboardInterrupt:
         fail(f"interrupted; the rounds so far are in {record.path}, and the same command goes on there", INTERRUPTED)
@@ -194,17 +196,18 @@ def compare_command(**given: Any) -> None:
     values = compare.parse_grid(grid or [])
     render = _renderer(form)
     runs = compare.plan(described, names, range(first, first + seeds), values)
-    folder = folder or Path("runs") / f"compare-{compare.digest(runs)}"
+    folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
     _play_comparison(runs, folder, data_dir, against, render)
     if form == "text":
-        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True, highlight=False)
+        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True)
 
 
 def _play_comparison(runs: Any, folder: Path, data_dir: Path | None, against: str | None, render: Any) -> None:
     from fedamp import compare
+    from fedamp.methods import METHODS
     from fedamp.report.table import comparison_table
 
-    with Bars(runs) as bars:
+    with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
         try:
             compare.play_all(runs, folder, data_dir, bars.advance)
         except KeyboardInterrupt:
@@ -310,9 +313,9 @@ def list_command(
 
     _one_of("list", kind, [*KINDS, "presets"])
     for name, parameters, about in entries(kind):
-        out.print(f"[bold]{name}[/bold]  {about}", soft_wrap=True, highlight=False)
+        out.print(Text.assemble((name, "bold"), f"  {about}"), soft_wrap=True)
         if parameters:
-            out.print(f"    {parameters}", soft_wrap=True, highlight=False, markup=False)
+            out.print(f"    {parameters}", soft_wrap=True)
 
 
 app.add_typer(data_app, name="data")

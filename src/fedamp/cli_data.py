@@ -19,7 +19,7 @@ def data_status(data_dir: DataDir = None) -> None:
     from fedamp.data import files
 
     folder = files.data_dir(data_dir)
-    out.print(f"data folder: {folder}", soft_wrap=True, highlight=False)
+    out.print(f"data folder: {folder}", soft_wrap=True)
     table = Table("data set", "state", "size", "")
     for name, state, size, detail in files.status(folder):
         table.add_row(name, state, f"{size / 1e6:.1f} MB" if size else "", detail)
@@ -33,7 +33,7 @@ def data_fetch(name: Annotated[str, typer.Argument(help="Data set.")], data_dir:
 
     folder = files.data_dir(data_dir)
     fetch.fetch(name, folder, progress=out.is_terminal)
-    out.print(f"{name} is in {folder / name}", soft_wrap=True, highlight=False)
+    out.print(f"{name} is in {folder / name}", soft_wrap=True)
 
 
 @data_app.command("check")
@@ -50,9 +50,9 @@ def data_check(
     for each in [name] if name else present:
         found = files.check(each, folder)
         faults += found
-        out.print(f"{each}: {'fine' if not found else f'{len(found)} fault(s)'}", highlight=False)
+        out.print(f"{each}: {'fine' if not found else f'{len(found)} fault(s)'}")
     if not name and not present:
-        out.print(f"there are no data sets in {folder}", soft_wrap=True, highlight=False)
+        out.print(f"there are no data sets in {folder}", soft_wrap=True)
     if faults:
         fail("; ".join(faults))
 

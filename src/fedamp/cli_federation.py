@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from fedamp.errors import UserError
 from fedamp.terminal import fail, out, warn
@@ -193,7 +193,7 @@ def federation_status(folder: Folder) -> None:
     table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
     for silo in said.get("silos", []):
         shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
-        table.add_row(*("" if value is None else escape(str(value)) for value in shown))
+        table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
 
 
@@ -240,8 +240,8 @@ def silo_check(
 
     faults = 0
     for finding in checkup.check(bundle, data, offline):
-        word = "[red]fault[/red]" if finding.fault else "[green]ok[/green]   "
-        out.print(f"{word}  {finding.what:<12}", end="", highlight=False)
+        word = ("fault", "red") if finding.fault else ("ok   ", "green")
+        out.print(Text.assemble(word, f"  {finding.what:<12}"), end="")
         print(finding.fault or finding.note, flush=True)
         faults += bool(finding.fault)
     if faults:

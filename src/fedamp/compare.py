@@ -14,15 +14,29 @@ from typing import Any
 import numpy as np
 
 from fedamp import checks
-from fedamp.assembly import assemble
+from fedamp.assembly import assemble, load_material, method_of, optimizer_of
 from fedamp.checkpoints import write_whole
-from fedamp.description import Description, Named, parse_value
+from fedamp.description import Description, Named, differences, parse_value
 from fedamp.errors import UserError
 from fedamp.experiment import play
+from fedamp.identity import data_digest, inputs_of
+from fedamp.inputs import CHANGED, Inputs
 from fedamp.methods import METHODS
-from fedamp.metrics import score_table, summarise
-from fedamp.reading import CHOSEN, DESCRIPTION, LINES, RESULT, RunRecord, read_json, read_run, read_runs
+from fedamp.metrics import counted_clients, score_table, summarise
+from fedamp.reading import (
+    CHOSEN,
+    DESCRIPTION,
+    INPUTS,
+    LINES,
+    RESULT,
+    SCHEMA,
+    RunRecord,
+    read_json,
+    read_run,
+    read_runs,
+)
 from fedamp.records import RunFolder
+from fedamp.rows import Rows
 
 PLAN = "comparison.json"
 
@@ -98,10 +112,14 @@ def plan(
     return runs
 
 
-def digest(runs: Sequence[Planned]) -> str:
-    """Return a folder name: the data, the setting, and a digest of everything that does not depend on the seeds."""
+def digest(runs: Sequence[Planned], data_dir: Path | None = None) -> str:
+    """Return a folder name: the data, the setting, and a digest of everything that does not depend on the seeds.
+
+    Of the samples too: other data under the same name get another folder.
+    """
     told = sorted({json.dumps({**run.description.to_dict(), "seed": 0}, sort_keys=True) for run in runs})
     first = runs[0].description
+    told.append(data_digest(load_material(first, data_dir)))
     words = [Path(first.data).name, first.setting.name, first.model.name]
     return "-".join([*words, hashlib.sha256("".join(told).encode()).hexdigest()[:8]])
 
@@ -114,13 +132,18 @@ def play_all(
 ) -> None:
     """Play every run that is not finished yet; what is broken off goes on by the same call.
 
-    `observe(number, run, line)` hears of every round, and with None of every run that is done.
+    `observe(number, run, line)` hears of every round, and with None of every run that is done. Nothing is written
+    before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
     """
-    _check_plan(runs, folder)
+    whole = _whole_plan(runs, folder)
+    targets = _targets(runs, folder, data_dir)
+    _check_inputs(runs, targets, whole, folder)
+    check_possible([run for run in runs if not targets[run.name].finished(run.description.to_dict())], data_dir)
+    _write_plan(whole, folder)
     # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
     for number, run in enumerate(sorted(runs, key=lambda run: _source(run, runs) is not None)):
-        target = RunFolder(folder / run.name)
-        if not _finished(target, run.description):
+        target = targets[run.name]
+        if not target.finished(run.description.to_dict()):
             source = _source(run, runs)
             if source is None:
                 federation = assemble(run.description, data_dir=data_dir)
@@ -134,32 +157,95 @@ def play_all(
         observe(number, run, None)
 
 
-def _check_plan(runs: Sequence[Planned], folder: Path) -> None:
-    """Raise where the folder holds another comparison; write this one's plan where it is new."""
+def _targets(runs: Sequence[Planned], folder: Path, data_dir: Path | None) -> dict[str, RunFolder]:
+    """Return each run's folder, with the data and the model that it belongs to."""
+    made: dict[str, Inputs] = {}
+    targets = {}
+    for run in runs:
+        alike = _without_method(run.description)
+        key = json.dumps(alike.to_dict(), sort_keys=True)
+        if key not in made:
+            made[key] = inputs_of(alike, load_material(alike, data_dir))
+        targets[run.name] = RunFolder(folder / run.name, made[key])
+    return targets
+
+
+def _check_inputs(
+    runs: Sequence[Planned], targets: Mapping[str, RunFolder], whole: Mapping[str, Any], folder: Path
+) -> None:
+    """Raise where a run of this comparison was begun with other data, or with another model: none may be mixed."""
+    for run in runs:
+        target = targets[run.name]
+        if target.begun and (what := target.differences(run.description.to_dict())):
+            raise UserError(
+                f"{folder} holds another comparison: of {run.name}, {'; '.join(what)}. Give another folder with --out"
+            )
+    data = {target.inputs.data for target in targets.values() if target.inputs is not None}
+    for name in whole:
+        if name not in targets and RunFolder(folder / name).begun:
+            there = read_json(folder / name / INPUTS) or {}
+            if there.get("data") not in data:
+                raise UserError(
+                    f"{folder} holds another comparison: of {name}, {CHANGED['data']}. Give another folder with --out"
+                )
+
+
+def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> None:
+    """Raise where a run can't be played: data that is not there, a model that does not fit, a hyperparameter's name.
+
+    Runs that differ in their method alone have one federation, which is made once.
+    """
+    alike: dict[str, list[Planned]] = {}
+    for run in runs:
+        alike.setdefault(json.dumps(_without_method(run.description).to_dict(), sort_keys=True), []).append(run)
+    for mine in alike.values():
+        federation = assemble(_without_method(mine[0].description), data_dir=data_dir)
+        slim = Rows(federation.w.params[:, :1], federation.w.buffers[:, :0])
+        for run in mine:
+            method = method_of(run.description, federation.clients.groups)
+            optimizer_of(run.description, method)
+            # What must fit the clients (a list of self weights, say) shows with models of one parameter too.
+            method.server_send(method.server_init(slim), 1)
+
+
+def _without_method(description: Description) -> Description:
+    plain = Named("separate")
+    return replace(description, method=plain, rounds=1, optimizer=None, lr=None, momentum=0.0, weight_decay=0.0)
+
+
+def _whole_plan(runs: Sequence[Planned], folder: Path) -> dict[str, Any]:
+    """Return the plan of the folder with these runs in it; raise where it holds another comparison.
+
+    What was planned and has not begun may be planned anew, and a plan of which nothing has begun is given up.
+    """
     planned = {run.name: run.description.to_dict() for run in runs}
+    there = read_json(folder / PLAN)
+    if there is None:
+        if folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+            raise UserError(f"{folder} is not empty and holds no comparison; give another folder with --out")
+        return planned
+    begun = {name for name in there if RunFolder(folder / name).begun}
+    for name, description in planned.items():
+        if name in begun and there[name] != description:
+            what = "; ".join(differences(there[name], description))
+            raise UserError(f"{folder} holds another comparison: of {name}, {what}. Give another folder with --out")
+    return {**there, **planned} if begun else planned
+
+
+def _write_plan(whole: Mapping[str, Any], folder: Path) -> None:
+    """Write the plan, and forget what was left by runs that were planned otherwise and never played a round."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / PLAN
-        if not path.exists():
-            if any(not entry.name.startswith(".") for entry in folder.iterdir()):
-                raise UserError(f"{folder} is not empty and holds no comparison; give another folder with --out")
-            _write_json(path, planned)
+        there = read_json(folder / PLAN)
+        if there == whole:
             return
-        there = json.loads(path.read_text())
+        for name, description in (there or {}).items():
+            if whole.get(name) != description and not RunFolder(folder / name).begun:
+                for left in (DESCRIPTION, INPUTS, LINES, SCHEMA):
+                    (folder / name / left).unlink(missing_ok=True)
+        _write_json(folder / PLAN, whole)
     except OSError as error:
         raise UserError(f"can't write to {folder}: {error.strerror}; give another folder with --out") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{folder / PLAN} can't be read as JSON ({error}); give another folder with --out") from None
-    for name, description in planned.items():
-        if there.get(name, description) != description:
-            raise UserError(f"{folder} holds another comparison: {name} differs; give another folder with --out")
-    if set(planned) - set(there):
-        _write_json(path, {**there, **planned})
-
-
-def _finished(folder: RunFolder, description: Description) -> bool:
-    result = folder.result() if folder.description() == description.to_dict() else None
-    return bool(result and result.get("finished"))
 
 
 def _source(run: Planned, runs: Iterable[Planned]) -> Planned | None:
@@ -182,8 +268,7 @@ def score_elsewhere(source: Path, target: Path, description: Description) -> Non
     (target / LINES).write_text("".join(json.dumps(line) + "\n" for line in record.lines))
     metric = record.result["metric"]
     table = score_table(record.lines, METHODS[description.method.name].scored, metric)
-    counted = [number not in description.poisoned for number in range(table.shape[1])]
-    summary = summarise(table, metric, counted)
+    summary = summarise(table, metric, counted_clients(table.shape[1], description.poisoned))
     result = {
         **record.result,
         "method": description.method.name,
@@ -201,10 +286,11 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def validation_score(record: RunRecord, metric: str) -> float:
-    """Return the best mean validation score over the rounds: what a grid is chosen by."""
+    """Return the best mean validation score over the rounds: what a grid is chosen by. Higher is better."""
     scored = METHODS[record.description["method"]["name"]].scored
-    means = score_table(record.lines, scored, metric, on="validation").mean(1)
-    return float(means.max() if metric == "accuracy" else -means.min())
+    table = score_table(record.lines, scored, metric, on="validation")
+    best = summarise(table, metric, counted_clients(table.shape[1], record.description["poisoned"])).best
+    return best if metric == "accuracy" else -best
 
 
 def read_plan(folder: Path) -> list[Planned]:
@@ -218,13 +304,12 @@ def read_plan(folder: Path) -> list[Planned]:
 def settle(runs: Sequence[Planned], folder: Path) -> list[RunRecord]:
     """Return what a comparison shows, and write down which points of a grid were chosen."""
     names = {run.name for run in runs}
-    records = [record for record in read_runs(folder, everything=True) if record.path.name in names]
-    chosen = choose(records)
-    if len(chosen) == len(records):  # there was no grid
-        return records
-    records = chosen
-    write_whole(folder / CHOSEN, json.dumps({"runs": [record.path.name for record in records]}).encode())
-    return records
+    everything = read_runs(folder, everything=True)
+    ended = [record for record in everything if record.finished]
+    shown = choose(ended)  # of all that was ever compared here: a later command may add a method, or a point
+    if len(shown) < len(ended):
+        write_whole(folder / CHOSEN, json.dumps({"runs": [record.path.name for record in shown]}).encode())
+    return choose([record for record in everything if record.path.name in names])
 
 
 def choose(records: Sequence[RunRecord]) -> list[RunRecord]:

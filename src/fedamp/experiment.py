@@ -26,7 +26,7 @@ from fedamp.evaluate import evaluate
 from fedamp.identity import inputs_of
 from fedamp.local import Training
 from fedamp.methods import Local, Method
-from fedamp.metrics import Summary, finite, score_table, spread, summarise
+from fedamp.metrics import Summary, counted_clients, finite, score_table, spread, summarise
 from fedamp.reading import BEST, MODELS
 from fedamp.records import RunFolder, read_models
 from fedamp.results import Kept, Result
@@ -205,7 +205,7 @@ def _improved(
     for entry in history[-1].get("validation", {}):
         table = score_table(history, entry, task.metric, on="validation")
         if len(table):
-            mean = float(table[-1][_counted(description, federation)].mean())
+            mean = float(table[-1][counted_clients(len(federation.clients), description.poisoned)].mean())
             score = mean if task.higher_is_better else -mean
             if math.isfinite(score) and (entry not in best or score > best[entry].score):
                 found[entry] = score
@@ -283,15 +283,10 @@ def _how(federation: Federation) -> dict[str, Any]:
     return {"engine": choice.engine, "chunk": chunk, "threads": choice.threads, "device": device}
 
 
-def _counted(description: Description, federation: Federation) -> list[bool]:
-    # What a poisoned client gets is nobody's concern: it enters no mean.
-    return [number not in description.poisoned for number in range(len(federation.clients))]
-
-
 def _summary(description: Description, federation: Federation, history: list[dict[str, Any]]) -> Summary:
     metric = federation.training.task.metric
     table = score_table(history, federation.method.scored, metric)
-    return summarise(table, metric, _counted(description, federation))
+    return summarise(table, metric, counted_clients(len(federation.clients), description.poisoned))
 
 
 def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:

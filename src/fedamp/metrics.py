@@ -6,7 +6,7 @@ A round's line in the record holds what was scored while it was played: `own`, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,11 @@ class Summary:
         return {name: finite(value) for name, value in {**vars(self), "bmta": bmta}.items()}
 
 
+def counted_clients(num_clients: int, poisoned: Collection[int]) -> list[bool]:
+    """Return who enters the means: what a poisoned client gets is nobody's concern."""
+    return [number not in poisoned for number in range(num_clients)]
+
+
 def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:
     """Return what `(K, m)` scores come to; clients that are not `counted` enter no mean.
 
@@ -65,8 +70,10 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
     means = table[:, mask].mean(1)
     best = int(np.nanargmax(means) if higher else np.nanargmin(means)) if np.isfinite(means).any() else 0
     clients = table[best][mask]
-    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no percentile
+    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no number
         tenth = float(np.percentile(clients, 10 if higher else 90))
+    if np.isnan(tenth) and not np.isnan(clients).any():
+        tenth = np.inf
     return Summary(
         metric=metric,
         best=float(means[best]),
@@ -100,6 +107,11 @@ def finite(value: Any) -> Any:
 
 
 def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_better: bool = True) -> int:
-    """Return how many clients are worse than by training alone."""
-    gain = np.asarray(per_client) - np.asarray(alone)
+    """Return how many clients are worse than by training alone; one that fails in both ways is not."""
+    mine, other = np.asarray(per_client, dtype=np.float64), np.asarray(alone, dtype=np.float64)
+    gain = np.subtract(mine, other, where=mine != other, out=np.zeros(len(mine)))
     return int(((gain if higher_is_better else -gain) < -1e-9).sum())
+
+
+NOT_FINITE = "not finite"
+"""What stands where a score is no number: the models have diverged."""

@@ -25,6 +25,7 @@ class RunRecord:
     description: dict[str, Any]
     lines: list[dict[str, Any]]
     result: dict[str, Any] | None  # None where the run did not end
+    data: str | None = None  # a digest of the samples, to tell other ones under the same name; it is never shown
 
     @property
     def finished(self) -> bool:
@@ -49,7 +50,8 @@ def read_run(path: Path) -> RunRecord:
     description = read_json(path / DESCRIPTION)
     if description is None:
         raise UserError(f"{path} holds no run: there is no {DESCRIPTION} in it")
-    return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT))
+    data = (read_json(path / INPUTS) or {}).get("data")
+    return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT), data)
 
 
 CHOSEN = "chosen.json"

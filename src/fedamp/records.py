@@ -58,23 +58,23 @@ class RunFolder:
     def begin(self, description: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
         """Make the folder ready, and return the checkpoint to go on from, if this very run was broken off in it.
 
-        Another run's folder is not touched.
+        Another run's folder is not touched, unless it ended by a mistake before its first round.
         """
         with self._said_clearly():
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.description()
             if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
                 raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
-            if there is not None and (what := self.differences(description)):
+            if there is not None and self.begun and (what := self.differences(description)):
                 raise UserError(f"{self.path} holds another run: {'; '.join(what)}. Give another folder (--out)")
-            for name in (RESULT, MODELS, BEST, XI):
+            for name in (RESULT, MODELS, BEST, XI, SCHEMA):
                 (self.path / name).unlink(missing_ok=True)
             if self.inputs is not None:
                 self._write_json(INPUTS, self.inputs.to_dict())
             self._write_json(DESCRIPTION, description)
             if schema is not None:
                 write_whole(self.path / SCHEMA, schema.encode())
-            saved = load_checkpoint(self.path, device) if there is not None else None
+            saved = load_checkpoint(self.path, device) if there == description else None
             before = [] if saved is None else [line for line in self.lines() if line["round"] <= saved.k]
             if saved is not None and [line["round"] for line in before] != list(range(saved.k + 1)):
                 saved, before = None, []  # rounds are missing from the record: begin anew
@@ -157,6 +157,11 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """Return what the run came to, or None where it did not end."""
         return read_json(self.path / RESULT)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a round was played here: round 0 scores the first models, and loses nobody anything."""
+        return (self.path / LINES).exists() and any(line["round"] > 0 for line in self.lines())
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the rounds so far."""

@@ -258,3 +258,26 @@ def test_digests_are_the_same_in_every_process(tmp_path):
         for seed in ("1", "2", "3")
     }
     assert len(digests) == 1
+
+
+COMPARE = ["compare", "--data", "silos/", "--label", "y", "--rounds", "2", "--methods", "fedamp"]
+
+
+@pytest.mark.parametrize("methods", ["fedamp", "fedavg"])
+def test_a_comparison_is_not_mixed_of_two_kinds_of_data(fedamp_command, methods):
+    """Neither shown again, nor added to: the Separate in the folder learned from other labels."""
+    write_silos()
+    assert fedamp_command(*COMPARE, "--out", "both")[0] == 0
+    write_silos(flip=True)
+    code, out, err = fedamp_command(*COMPARE[:-1], methods, "--out", "both")
+    assert (code, out) == (2, "")
+    assert "not those that it learned from" in err
+
+
+def test_a_comparison_of_other_data_has_another_folder(fedamp_command):
+    write_silos()
+    _, first, _ = fedamp_command(*COMPARE)
+    write_silos(flip=True)
+    _, second, _ = fedamp_command(*COMPARE)
+    folders = [out.split("record: ")[1].split()[0] for out in (first, second)]
+    assert folders[0] != folders[1]

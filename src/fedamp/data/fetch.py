@@ -212,7 +212,7 @@ def _bar(shown: bool, url: str, length: int | None) -> Iterator[Any]:
     from rich.console import Console
 
     columns = (
-        bars.TextColumn("{task.description}"),
+        bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
         bars.DownloadColumn(),
         bars.TransferSpeedColumn(),

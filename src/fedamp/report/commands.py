@@ -66,7 +66,8 @@ def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
 def _flags(description: Mapping[str, Any]) -> list[str]:
     # A folder of silos decides itself who the clients are.
     silent = {"setting", "clients"} if _name(description.get("setting")) == "natural" else set()
-    silent |= {"version", "model_code"}  # what was found, not what was asked for
+    # What was found, not what was asked for.
+    silent |= {"version", "model_code"}
     flags: list[str] = []
     details: list[tuple[str, Any]] = []
     for key, value in description.items():

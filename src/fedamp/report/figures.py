@@ -80,12 +80,15 @@ def _xi(trial: Trial) -> NDArray[np.float32] | None:
 
 
 def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
-    """Return mean, lowest and highest over seeds, round by round; a shorter run ends early."""
+    """Return mean, lowest and highest over seeds, round by round; a shorter run ends early.
+
+    Where one seed's is not finite, the mean is not: what is left would flatter the method.
+    """
     longest = max(len(curve) for curve in curves)
     table = np.full((len(curves), longest), np.nan)
     for line, curve in zip(table, curves, strict=True):
         line[: len(curve)] = curve
-    known = np.isfinite(table)
+    known = ~np.isnan(table)
     count = known.sum(0)
     mean = np.where(count, np.where(known, table, 0).sum(0) / np.maximum(count, 1), np.nan)
     low = np.where(count, np.where(known, table, np.inf).min(0), np.nan)

@@ -13,11 +13,16 @@ from fedamp.report.trials import Trial, read_trial
 ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
 """How methods are listed; others come after. A copy: the methods themselves need torch."""
 
-OF_METHOD = ("optimizer", "lr", "momentum", "weight_decay")
-"""What belongs to a method as its hyperparameters do: each method may be given its own."""
+TRAINING = (
+    *("rounds", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
+    "precision",
+)
+"""How, and how long, a method was trained: each may be given its own, as its hyperparameters. A table says where they
+differ."""
 
-NOT_ASKED = ("method", "seed", "engine", "device", "deterministic", *OF_METHOD)
-"""What does not make another setting; engine and device change no result beyond rounding."""
+NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", *TRAINING)
+"""What does not make another setting: the data, the clients, the model and what was done to them make it. Engine,
+device and compilation change no result beyond rounding."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Group:
     label: str
     name: str
     parameters: Mapping[str, Any]  # that were given; the others are the method's own
+    training: Mapping[str, Any]  # rounds, learning rate and the like; None: the method's own
     records: list[RunRecord]  # all of them
     trials: list[Trial]  # one a seed, by seed: those with a scored round
     repeated: int  # runs of a seed that is there already, left out
@@ -66,14 +72,16 @@ def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
         raise UserError("got no runs; give at least one folder with a run")
     settings: list[dict[str, Any]] = []
     members: list[list[RunRecord]] = []
+    samples = list(dict.fromkeys(run.data for run in runs))  # by number: a digest of private rows is not shown
     for run in {run.path.resolve(): run for run in runs}.values():
         _check(run)
         setting = flat({key: value for key, value in run.description.items() if key not in NOT_ASKED})
+        setting[SAMPLES] = 1 + samples.index(run.data)
         if setting not in settings:
             settings.append(setting)
             members.append([])
         members[settings.index(setting)].append(run)
-    labels = _what_differs(settings)
+    labels = what_differs(settings)
     return [Block(label, _groups(own)) for label, own in zip(labels, members, strict=True)]
 
 
@@ -89,7 +97,7 @@ def _groups(runs: Sequence[RunRecord]) -> list[Group]:
     groups = []
     for name in dict.fromkeys(name for name, _ in kinds):
         same = [place for place, kind in enumerate(kinds) if kind[0] == name]
-        for place, differs in zip(same, _what_differs([kinds[place][1] for place in same]), strict=True):
+        for place, differs in zip(same, what_differs([kinds[place][1] for place in same]), strict=True):
             label = f"{name} ({differs})" if differs else name
             groups.append(_group(label, name, kinds[place][1], members[place]))
     return sorted(groups, key=lambda group: ORDER.index(group.name) if group.name in ORDER else len(ORDER))
@@ -101,13 +109,14 @@ def _group(label: str, name: str, given: Mapping[str, Any], records: list[RunRec
     trials.sort(key=lambda trial: (trial.seed, not trial.record.finished, -len(trial.scores)))
     first = {trial.seed: trial for trial in reversed(trials)}
     kept = [first[seed] for seed in sorted(first)]
-    return Group(label, name, given, records, kept, len(trials) - len(kept))
+    training = {key: records[0].description.get(key) for key in TRAINING}
+    return Group(label, name, given, training, records, kept, len(trials) - len(kept))
 
 
 def parameters(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters that a run was given, the optimiser's among them."""
+    """Return the hyperparameters that a run was given, those of its training among them."""
     given = {key: value for key, value in flat(description["method"]).items() if key != "name"}
-    return given | {key: description[key] for key in OF_METHOD if description.get(key) not in (None, 0)}
+    return given | {key: description[key] for key in TRAINING if description.get(key) not in (None, 0)}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -118,14 +127,20 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in words, for each of the tables, what tells it from the others; nothing where all are equal."""
     keys = list(dict.fromkeys(key for table in tables for key in table))
     telling = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
-    return [", ".join(f"{key.removesuffix('.name')}={_word(table.get(key))}" for key in telling) for table in tables]
+    return [", ".join(_word(key, table.get(key)) for key in telling) for table in tables]
 
 
-def _word(value: Any) -> str:
-    return "default" if value is None else str(value)
+def _word(key: str, value: Any) -> str:
+    if key == SAMPLES:  # the name may be the same: what it stands for is not
+        return f"{OTHER_DATA} ({value})"
+    return f"{key.removesuffix('.name')}={'default' if value is None else value}"
+
+
+SAMPLES, OTHER_DATA = "samples behind the name", "other data"
 
 
 def _check(run: RunRecord) -> None:

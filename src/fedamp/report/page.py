@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -82,9 +82,13 @@ def _lead(rows: Sequence[Row]) -> str:
     """Return the result in a sentence for each block."""
     sentences = []
     for block, group in groupby(rows, key=lambda row: row.block):
-        scored = [row for row in group if row.best is not None and math.isfinite(row.best)]
+        own = list(group)
+        scored = [row for row in own if row.best is not None and math.isfinite(row.best)]
         if not scored:
-            sentences.append("No round was scored yet.")
+            diverged = any(row.best is not None and math.isinf(row.best) for row in own)
+            sentences.append(
+                "No method has a finite mean: models diverged." if diverged else "No round was scored yet."
+            )
             continue
         sign = -1 if scored[0].higher else 1
         ranked = sorted(scored, key=lambda row: sign * (row.best or 0))
@@ -97,7 +101,8 @@ def _lead(rows: Sequence[Row]) -> str:
             won = f"every client for itself has {cells(alone)[2]}{unit}"
             first += f"; {won if alone is not ranked[0] else 'no method with collaboration does better'}"
         where = f"{escape(block)}: " if block else ""
-        sentences.append(f"{where}{first}.")
+        unlike = " The methods were not trained alike: the notes say how." if any(row.training for row in own) else ""
+        sentences.append(f"{where}{first}.{unlike}")
     return "".join(f"<p class='lead'>{sentence}</p>" for sentence in sentences)
 
 
@@ -109,7 +114,7 @@ def _tables(rows: Sequence[Row]) -> str:
         best = [row.best for row in own if row.best is not None and math.isfinite(row.best)]
         top = (max(best) if own[0].higher else min(best)) if best else None
         lines = "".join(_line(cells(row), row.best is not None and row.best == top) for row in own)
-        parts.append(_table(headings(own[0]), lines, caption, "Comparison of methods"))
+        parts.append(_table(headings(own), lines, caption, "Comparison of methods"))
     notes = "".join(f"<li>{escape(note)}</li>" for note in footnotes(rows))
     return "".join(parts) + f"<ul class='notes'>{notes}</ul>"
 
@@ -131,7 +136,6 @@ def _setup(block: Block) -> str:
     told = block.description
     facts = next((trial.facts for group in block.groups for trial in group.trials if trial.facts), {})
     sizes = [size for size in facts.get("sizes") or [] if size is not None]  # of silos that came
-    local = f"{told.get('steps')} minibatches" if told.get("steps") else f"{told.get('epochs')} epochs"
     seeds = sorted({record.description["seed"] for group in block.groups for record in group.records})
     terms = {
         "data": told.get("data"),
@@ -140,8 +144,8 @@ def _setup(block: Block) -> str:
         "training samples a client": f"{min(sizes)} to {max(sizes)}" if sizes else None,
         "model": _choice(told.get("model"))
         + (f", {facts['parameters']:,} parameters" if "parameters" in facts else ""),
-        "rounds": told.get("rounds"),
-        "local training": f"{local}, batches of {told.get('batch_size')}",
+        "rounds": _by_method(block, lambda training: str(training.get("rounds"))),
+        "local training": _by_method(block, _local_training),
         "seeds": ", ".join(map(str, seeds)),
         "device": facts.get("device"),
         "training samples that clients share": facts.get("shared_samples"),
@@ -155,6 +159,19 @@ def _setup(block: Block) -> str:
         if value not in (None, "")
     )
     return (f"<h3>{escape(block.label)}</h3>" if block.label else "") + f"<dl>{items}</dl>"
+
+
+def _by_method(block: Block, tell: Callable[[Mapping[str, Any]], str]) -> str:
+    """Return what is told of the methods' training, with whom it is of where that is not the same for all."""
+    found: dict[str, list[str]] = {}
+    for group in block.groups:
+        found.setdefault(tell(group.training), []).append(group.label)
+    return "; ".join(text if len(found) == 1 else f"{text} ({', '.join(who)})" for text, who in found.items())
+
+
+def _local_training(training: Mapping[str, Any]) -> str:
+    local = f"{training['steps']} minibatches" if training["steps"] else f"{training['epochs']} epochs"
+    return f"{local}, batches of {training['batch_size']}"
 
 
 def _warnings(blocks: Sequence[Block]) -> str:

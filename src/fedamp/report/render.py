@@ -9,15 +9,20 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import groupby
 
+from fedamp.metrics import NOT_FINITE
+from fedamp.report.groups import OTHER_DATA
+from fedamp.report.stats import short_p
 from fedamp.report.table import ALONE, Row
 
 NOTHING = "–"
 
 
-def headings(row: Row) -> list[str]:
-    """Return the columns' headings; for errors each says that lower is better."""
-    p = f"p against {row.against}" if row.against else "p"
-    if row.higher:
+def headings(rows: Sequence[Row]) -> list[str]:
+    """Return the columns' headings of a block; for errors each says that lower is better."""
+    against = list(dict.fromkeys(row.against for row in rows if row.against))
+    # Where a method was run in several ways, the notes say which of them p is against.
+    p = f"p against {against[0] if len(against) == 1 else against[0].split(' ')[0]}" if against else "p"
+    if rows[0].higher:
         scores = ["BMTA %", "sd", "last round %", "worst client %", "10th percentile %"]
     else:
         scores = [
@@ -35,7 +40,7 @@ def cells(row: Row) -> list[str]:
     digits = ".2f" if row.higher else ".4g"
     scores = [_number(value, digits) for value in (row.best, row.sd, row.last, row.worst, row.tenth)]
     worse = NOTHING if row.worse_off is None else f"{row.worse_off} of {row.clients}"
-    p = row.p_note or NOTHING if row.p is None else "<0.0001" if row.p < 1e-4 else f"{row.p:.2g}"
+    p = row.p_note or NOTHING if row.p is None else short_p(row.p)
     star = "*" if row.unfinished else ""
     return [row.method + star, str(len(row.seeds)), *scores, worse, p, _number(row.seconds, ".1f")]
 
@@ -53,6 +58,11 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
     if against:
         who = ", ".join(against)
         notes.append(f"p: Wilcoxon's signed-rank test over clients, two-sided, against {who}; seeds that both have.")
+    if any(len({row.against for row in own if row.against}) > 1 for _, own in _blocks(rows)):
+        notes.append(
+            "Of a method that was run in several ways, p and worse off are by the one that was trained most alike."
+        )
+    notes += [note for _, own in _blocks(rows) for note in _trained(own)]
     if any(row.unfinished for row in rows):
         notes.append("* a run did not come to its end: its numbers are of the rounds so far.")
     if repeated := sum(row.repeated for row in rows):
@@ -61,14 +71,32 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         notes.append("Separate was not run, so that nobody can say who is worse off than alone.")
     if len({row.block for row in rows}) > 1:
         notes.append("These runs differ in more than method and seed: compare methods within a setting alone.")
+    if any(OTHER_DATA in row.block for row in rows):
+        notes.append("Other data: the samples themselves are not the same, whatever their name.")
+    if any(math.isinf(value) for row in rows for value in (row.best, row.last) if value is not None):
+        notes.append(
+            f"{NOT_FINITE.capitalize()}: models of at least one client diverged; a lower learning rate may help."
+        )
     return notes
+
+
+def _trained(rows: Sequence[Row]) -> list[str]:
+    """Return in words which methods of a block were trained otherwise than others; nothing where all are alike."""
+    ways: dict[str, list[str]] = {}
+    for row in rows:
+        ways.setdefault(row.training, []).append(row.method)
+    if len(ways) < 2:
+        return []
+    told = "; ".join(f"{', '.join(methods)} with {way}" for way, methods in ways.items())
+    where = f" ({rows[0].block})" if rows[0].block else ""
+    return [f"Not trained alike{where}, so that a difference need not be the method's: {told}."]
 
 
 def as_text(rows: Sequence[Row]) -> str:
     """Return aligned columns, a block for each setting, and footnotes."""
     parts = []
     for block, own in _blocks(rows):
-        table = [headings(own[0]), *(cells(row) for row in own)]
+        table = [headings(own), *(cells(row) for row in own)]
         widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
         lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
         lines.insert(1, "  ".join("-" * width for width in widths))
@@ -80,7 +108,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
     """Return a Markdown table for each setting, and footnotes."""
     parts = []
     for block, own in _blocks(rows):
-        heads = headings(own[0])
+        heads = headings(own)
         lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row) for row in own)]
         table = "\n".join("| " + " | ".join(map(_plain, line)) + " |" for line in lines)
         parts.append(f"**{_plain(block)}**\n\n{table}" if block else table)
@@ -95,8 +123,7 @@ def as_csv(rows: Sequence[Row]) -> str:
     writer.writerow([*names, "better"])
     for row in rows:
         values = [getattr(row, name) for name in names]
-        plain = [" ".join(map(str, value)) if isinstance(value, list) else value for value in values]
-        writer.writerow([*plain, "higher" if row.higher else "lower"])
+        writer.writerow([*map(_value, values), "higher" if row.higher else "lower"])
     return out.getvalue()
 
 
@@ -105,7 +132,18 @@ def _blocks(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _number(value: float | None, digits: str) -> str:
-    return NOTHING if value is None or not math.isfinite(value) else format(value, digits)
+    if value is None or math.isnan(value):
+        return NOTHING
+    return NOT_FINITE if math.isinf(value) else format(value, digits)
+
+
+def _value(value: object) -> object:
+    """Return a value as CSV has it, with all digits."""
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else NOT_FINITE
+    return value
 
 
 def _plain(text: str) -> str:

@@ -21,14 +21,21 @@ DIGITS = 9
 def wilcoxon_p(a: ArrayLike, b: ArrayLike) -> tuple[float | None, str]:
     """Return the two-sided p of the Wilcoxon signed-rank test of paired scores, or None and the reason in words.
 
+    A client without a score (nan) is left out. An error that is not finite is the largest of all: where one method
+    fails and the other does not, that is a difference, and where both fail, none.
+
     >>> wilcoxon_p([1, 2, 3, 4, 5], [0, 0, 0, 0, 0])
     (0.0625, '')
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape or first.ndim != 1:
         raise UserError(f"got scores of shapes {first.shape} and {second.shape}; expected one a client in both")
-    gain = np.round(first - second, DIGITS)
-    gain = gain[np.isfinite(gain)]
+    known = ~(np.isnan(first) | np.isnan(second))
+    first, second = first[known], second[known]
+    gain = np.round(np.subtract(first, second, where=first != second, out=np.zeros(len(first))), DIGITS)
+    # The test sees ranks alone: any number beyond all others stands for one that is not finite.
+    beyond = 1 + np.abs(gain, where=np.isfinite(gain), out=np.zeros(len(gain))).max(initial=0)
+    gain = np.clip(gain, -beyond, beyond)
     if len(gain) < 2:
         return None, "fewer than 2 clients"
     if not gain.any():
@@ -37,6 +44,18 @@ def wilcoxon_p(a: ArrayLike, b: ArrayLike) -> tuple[float | None, str]:
         warnings.simplefilter("ignore")  # of small samples and ties: the p is still the one to show
         p = float(wilcoxon(gain, zero_method="wilcox", alternative="two-sided").pvalue)
     return (p, "") if np.isfinite(p) else (None, "not defined")
+
+
+def short_p(p: float) -> str:
+    """Return a p in two digits, in more where two would hide on which side of 0.05 it is.
+
+    >>> short_p(0.0123), short_p(0.0497), short_p(0.00001)
+    ('0.012', '0.0497', '< 1e-4')
+    """
+    if p < 1e-4:
+        return "< 1e-4"
+    texts = (format(p, f".{digits}g") for digits in range(2, 18))
+    return next(text for text in texts if (float(text) < 0.05) == (p < 0.05))
 
 
 def adjusted_rand_index(a: Sequence[Any], b: Sequence[Any]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fedamp.errors import UserError
 from fedamp.metrics import worse_off
 from fedamp.reading import RunRecord
-from fedamp.report.groups import Block, Group, make_blocks
+from fedamp.report.groups import Block, Group, make_blocks, what_differs
 from fedamp.report.stats import wilcoxon_p
 from fedamp.report.trials import Trial
 
@@ -25,6 +26,7 @@ class Row:
 
     block: str  # what tells its setting from the others'; empty where there is one alone
     method: str
+    training: str  # rounds, learning rate and the like, where they are not the same for all methods of the block
     seeds: list[int]
     metric: str  # "accuracy", in percent, or "rmse"
     best: float | None  # mean over seeds of the best mean over clients: BMTA; for errors the lowest
@@ -58,24 +60,34 @@ def rows_of(blocks: Sequence[Block], against: str | None = None) -> list[Row]:
     names = {group.name for block in blocks for group in block.groups}
     if against is not None and against not in known and against not in names:
         raise UserError(f"against is {against!r}; choose from the methods that were run: {', '.join(known)}")
+    return [row for block in blocks for row in _rows(block, against)]
+
+
+def _rows(block: Block, against: str | None) -> list[Row]:
+    missing = f"{against} was not run here" if against else ""
     rows = []
-    for block in blocks:
-        alone, other = _find(block, ALONE, strict=False), _find(block, against or ALONE, strict=against is not None)
-        missing = f"{against} was not run here" if against else ""
-        rows += [_row(block, group, alone, other, missing) for group in block.groups]
+    for group, training in zip(block.groups, what_differs([group.training for group in block.groups]), strict=True):
+        alone = _find(block, ALONE, group, strict=False)
+        other = _find(block, against or ALONE, group, strict=against is not None)
+        rows.append(_row(block, group, training, alone, other, missing))
     return rows
 
 
-def _find(block: Block, method: str, strict: bool) -> Group | None:
-    named = [group for group in block.groups if group.label == method]
-    named = named or [group for group in block.groups if group.name == method]
-    if strict and len(named) > 1:
-        labels = " or ".join(repr(group.label) for group in named)
+def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None:
+    """Return the method that a group is measured by: where it was run in several ways, the one trained most alike."""
+    named = [other for other in block.groups if other.label == method]
+    named = named or [other for other in block.groups if other.name == method]
+    if not named:
+        return None
+    alike = [sum(other.training[key] == value for key, value in group.training.items()) for other in named]
+    nearest = [other for other, count in zip(named, alike, strict=True) if count == max(alike)]
+    if strict and len(nearest) > 1:
+        labels = " or ".join(repr(other.label) for other in nearest)
         raise UserError(f"against is {method!r}, which was run with several hyperparameters; say {labels}")
-    return named[0] if named else None
+    return nearest[0]
 
 
-def _row(block: Block, group: Group, alone: Group | None, other: Group | None, missing: str) -> Row:
+def _row(block: Block, group: Group, training: str, alone: Group | None, other: Group | None, missing: str) -> Row:
     trials = group.trials
     bests = [trial.summary.best for trial in trials]
     worse: int | None = None
@@ -85,10 +97,11 @@ def _row(block: Block, group: Group, alone: Group | None, other: Group | None, m
     return Row(
         block=block.label,
         method=group.label,
+        training=training,
         seeds=[trial.seed for trial in trials],
         metric=block.metric,
         best=_mean(trials, lambda trial: trial.summary.best),
-        sd=float(np.std(bests, ddof=1)) if len(bests) > 1 else None,
+        sd=_deviation(bests),
         last=_mean(trials, lambda trial: trial.summary.last),
         worst=_mean(trials, lambda trial: trial.summary.worst),
         tenth=_mean(trials, lambda trial: trial.summary.tenth),
@@ -101,6 +114,15 @@ def _row(block: Block, group: Group, alone: Group | None, other: Group | None, m
         unfinished=group.unfinished,
         repeated=group.repeated,
     )
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation of a sample; of values that are not all finite it is not either."""
+    if len(values) < 2:
+        return None
+    if np.isinf(values).any():
+        return math.inf
+    return float(np.std(values, ddof=1))
 
 
 def _mean(trials: Sequence[Trial], value: Callable[[Trial], float]) -> float | None:
@@ -120,7 +142,10 @@ def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64
     pairs = [(trial, others[trial.seed]) for trial in a.trials if trial.seed in others]
     if not pairs:
         return None
-    if len({len(trial.per_client) for pair in pairs for trial in pair}) > 1:
+    trials = [trial for pair in pairs for trial in pair]
+    if len({len(trial.counted) for trial in trials}) > 1:
         where = pairs[0][0].record.path.parent
         raise UserError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
-    return np.mean([x.per_client for x, _ in pairs], axis=0), np.mean([y.per_client for _, y in pairs], axis=0)
+    both = np.logical_and.reduce([trial.counted for trial in trials])
+    mine, theirs = (np.mean([trial.summary.per_client for trial in side], axis=0) for side in zip(*pairs, strict=True))
+    return mine[both], theirs[both]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.metrics import Summary, score_table, summarise
+from fedamp.metrics import Summary, counted_clients, score_table, summarise
 from fedamp.reading import RunRecord
 
 RECEIVED = ("fedavg", "fedprox")
@@ -25,7 +25,7 @@ class Trial:
     record: RunRecord
     metric: str
     scores: NDArray[np.float64]  # (K, m), of the models that count
-    counted: NDArray[np.bool_]  # (m,); a poisoned client enters no mean
+    counted: NDArray[np.bool_]  # (m,); a poisoned client enters no mean, nor does one that never came
 
     @property
     def seed(self) -> int:
@@ -76,8 +76,9 @@ def read_trial(run: RunRecord) -> Trial | None:
             scores = score_table(run.lines, "own", metric)
         if not scores.size:
             return None
-        counted = np.ones(scores.shape[1], dtype=bool)
-        counted[list(run.description.get("poisoned") or [])] = False
+        counted = np.array(counted_clients(scores.shape[1], run.description.get("poisoned") or []))
+        came = ~np.isnan(scores).all(0)  # of a federation over real machines; the result leaves the others out too
+        counted = counted & came if (counted & came).any() else counted
         _check_result(run, scores.shape[1])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(
@@ -114,6 +115,7 @@ def _entry(run: RunRecord, metric: str) -> str:
     best, told = result.get("best_round"), result.get("per_client")
     if best is None or told is None:
         return usual
+    told = [np.inf if score is None else score for score in told]  # JSON has null for what is not finite
     for entry in (usual, "own" if usual == "received" else "received"):
         table = score_table(run.lines, entry, metric) * (100 if metric == "accuracy" else 1)
         if len(table) >= best and np.allclose(table[best - 1], told, equal_nan=True):
