@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedamp.assembly import Federation, as_clients, assemble
+from fedamp import checks
+from fedamp.assembly import Federation, assemble
 from fedamp.checkpoints import Checkpoint, Pace
 from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
-from fedamp.description import Description, is_folder
+from fedamp.description import GIVEN, Description, is_folder
 from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
+from fedamp.given import as_clients
 from fedamp.local import Training
 from fedamp.methods import Local, Method
 from fedamp.metrics import Summary, finite, score_table, spread, summarise
@@ -182,7 +185,7 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
     if interrupt is None and "received" in models:
         scores = _scores(federation, {"received": models["received"]}, everyone)
         record({"round": done + 1, "events": [], "seconds": 0.0, **scores})
-    warning = [federation.choice.warning] if federation.choice.warning else []
+    warning = [*federation.warnings, *([federation.choice.warning] if federation.choice.warning else [])]
     result = Result(
         description=description,
         history=history,
@@ -298,7 +301,7 @@ def natural(values: Mapping[str, Any]) -> dict[str, Any]:
 def run(
     *,
     method: str | Mapping[str, Any] | Method = "fedamp",
-    clients: int | Sequence[Sequence[Any]] | None = None,
+    clients: int | Iterable[Sequence[Any]] | None = None,
     model: str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module] = "mlp",
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
@@ -308,18 +311,22 @@ def run(
     """Run one experiment and return its result.
 
     `clients` is a number of clients among whom `data` is split by `setting`, or a list with each client's own
-    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test). `data` may also be a folder
-    with a csv or npz file for each silo. `model` and `method` are names,
+    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test); these are tensors, arrays,
+    tables of numbers. Targets of a floating type are a regression, whole numbers are classes; `task` decides where
+    that is wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names,
     tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
     `out` is a folder to write the record to.
     """
-    values: dict[str, Any] = dict(settings)
+    values: dict[str, Any] = checks.plain(settings)
     own_clients = own_model = own_method = None
-    if isinstance(clients, int):
+    if isinstance(clients, int | Integral):
         values["clients"] = clients
     elif clients is not None:
-        own_clients = as_clients(clients, values.get("held_out", 0.2), values.get("seed", 0))
-        values |= {"clients": len(own_clients), "data": "given", "setting": "given"}
+        for name in ("data", "setting", "label", "schema"):
+            if values.get(name) is not None:
+                raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
+        own_clients = as_clients(clients, values.get("held_out"), values.get("seed", 0))
+        values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
     if isinstance(model, str | Mapping):
         values["model"] = model
     else:
