@@ -83,7 +83,7 @@ def test_own_init_needs_a_builder():
     with pytest.raises(ValueError, match="give a function that builds"):
         fedamp.run(clients=[(torch.ones(5, 2), torch.ones(5))], model=nn.Linear(2, 2), init="own")
     result = fedamp.run(
-        clients=[(torch.randn(9, 2), torch.ones(9))] * 2, model=lambda: nn.Linear(2, 2), init="own", rounds=1
+        clients=[(torch.randn(9, 2), torch.ones(9).long())] * 2, model=lambda: nn.Linear(2, 2), init="own", rounds=1
     )
     assert result.models["own"].params.shape == (2, 6)
 

@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
     "evaluate": {"clients", "local", "precision", "rows"},
     "needs": {"assembly", "flat", "methods", "rows"},
-    "description": {"__version__", "checks"},
+    "description": {"__version__", "checks", "data"},
+    "given": {"checks", "clients", "data", "description"},
     "reading": set(),
     "checkpoints": {"rows"},
     "records": {"checkpoints", "description", "inputs", "reading", "rows"},
@@ -70,6 +71,7 @@ MAY_IMPORT = {
         *(
             "assembly",
             "checkpoints",
+            "checks",
             "chunks",
             "clients",
             "data",
@@ -77,6 +79,7 @@ MAY_IMPORT = {
             "engine",
             "evaluate",
             "flat",
+            "given",
             "local",
             "methods",
         ),
@@ -154,3 +157,9 @@ def test_import_needs_torch_and_numpy_alone():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == []
+
+
+def test_descriptions_are_quick_to_import():
+    code = "import sys, fedamp.description as d; d.is_folder('digits'); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -146,7 +146,9 @@ def test_schema_of_a_table_by_hand():
     ("ys", "task", "labels"),
     [
         (([10, 9], [1]), "classification", ("1", "9", "10")),
-        (([1.0, 2.0], [3.0]), "classification", ("1", "2", "3")),
+        (([1.0, 2.0], [3.0]), "regression", None),
+        (([1, 2], [3.0]), "regression", None),
+        (([1.0, 2.0], ["other"]), "classification", ("1", "2", "other")),
         ((["10", "9"], ["other"]), "classification", ("10", "9", "other")),
         (([1, 2], ["unknown", "1"]), "classification", ("1", "2", "unknown")),
         (([1, 2], [0.5]), "regression", None),
@@ -266,9 +268,7 @@ def test_notes_tell_what_is_allowed_but_odd():
         "silo 'b' has rows of one class only, '1'",
     ]
     many = silo(np.arange(60.0)[:, None], np.arange(60), "c", ("v", "id"), id=[f"n{i}" for i in range(60)])
-    text = "\n".join(schema_notes(make_schema([many])))
-    assert "ask for regression" in text
-    assert "tells its words to all" in text
+    assert "tells its words to all" in "\n".join(schema_notes(make_schema([many])))
     flat = silo(np.zeros((2, 3), np.uint8), [0, 1])
     assert "divided by 255" in schema_notes(make_schema([flat]))[0]
 
@@ -516,7 +516,7 @@ DISAGREEING = {
         "column 'u' has words, expected numbers",
     ),
     "one class over all": (
-        [silo([[1.0]], [3], "a"), silo([[1.0]], [3.0], "b")],
+        [silo([[1.0]], [3], "a"), silo([[1.0]], ["3"], "b")],
         "all rows of all silos have the label '3'",
     ),
     "too large": ([silo([[1e200], [-1e200]], [0, 1], "a", ("u",))], "column 'u' of silo 'a' has numbers too large"),
@@ -538,7 +538,7 @@ def test_bad_tasks_are_refused():
         make_schema([silo([[1.0]], ["u"])], "regression")
     with pytest.raises(ValueError, match="there are no schemas"):
         merge_schemas([])
-    whole, halves = make_schema([silo([[1.0]], [1.0])]), make_schema([silo([[1.0]], [0.5])])
+    whole, halves = make_schema([silo([[1.0]], [1])]), make_schema([silo([[1.0]], [0.5])])
     with pytest.raises(ValueError, match="task of hill is regression and that of vale is classification"):
         merge_schemas([whole, halves], ["vale", "hill"])
     with pytest.raises(ValueError, match="got 1 names for 2 schemas"):

@@ -18,9 +18,10 @@ from fedamp.batches import Batching
 from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data import load_data
-from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
+from fedamp.data.doubts import guess_task, silo_doubts, task_doubts
+from fedamp.data.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.schema_json import read_schema
-from fedamp.data.silos import RawSilo, read_silos
+from fedamp.data.silos import RawSilo, count_silos, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
 from fedamp.engine import Choice, choose_engine, compile_pays
 from fedamp.errors import UserError
@@ -34,6 +35,9 @@ from fedamp.rows import Rows
 from fedamp.settings import make_setting
 from fedamp.tasks import CLASSIFICATION, Task, regression
 
+MOST_CLASSES = 1000
+"""Of samples that were handed over: labels up to here need not be fewer than the samples."""
+
 
 @dataclass(frozen=True)
 class Material:
@@ -44,6 +48,7 @@ class Material:
     task: Task
     facts: Mapping[str, Any]
     schema: Schema | None = None  # of a user's own silos
+    warnings: tuple[str, ...] = ()  # what was guessed, or may not be meant
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Federation:
     facts: Mapping[str, Any]  # of the data: sizes, groups, shared samples
     schema: Schema | None
     tamper: Tamper
+    warnings: tuple[str, ...] = ()  # of the data: what was guessed, or may not be meant
 
 
 def load_material(description: Description, data_dir: Path | None = None) -> Material:
@@ -70,6 +76,7 @@ def load_material(description: Description, data_dir: Path | None = None) -> Mat
     if is_folder(description.data):
         return _silos(description)
     dataset = _load_once(description.data, data_dir)
+    _check_named(description)
     setting = make_setting(description.setting.name, **description.setting.parameters)
     pools = dataset.train_pool.numpy(), dataset.test_pool.numpy()
     assignment = setting.assign(dataset.y.numpy(), *pools, description.clients, description.seed)
@@ -88,7 +95,30 @@ def load_material(description: Description, data_dir: Path | None = None) -> Mat
         "shared_test_samples": assignment.shared_test,
         "note": dataset.note,
     }
-    return Material(clients, dataset.num_classes, CLASSIFICATION, facts)
+    return Material(clients, dataset.num_classes, CLASSIFICATION, facts, warnings=_beside(description.data))
+
+
+def _check_named(description: Description) -> None:
+    """Refuse what is for a user's own silos: of a data set it would be passed over in silence."""
+    why = {
+        "label": "which has labels of its own",
+        "schema": "which needs none",
+        "held_out": "which has test samples of its own (--validation holds out training samples)",
+    }
+    for name, reason in why.items():
+        if (value := getattr(description, name)) != getattr(Description, name):
+            raise UserError(f"{name} is {value!r}, but the data is {description.data}, {reason}; leave it out")
+    if description.task == "regression":
+        raise UserError(f"task is 'regression', but {description.data} has classes to predict; leave it out")
+
+
+def _beside(data: str) -> tuple[str, ...]:
+    """Return a warning where a folder of silos has a data set's name, and may be what was meant."""
+    try:
+        silos = count_silos(Path(data))
+    except UserError:  # no such folder, or none of silos: the data set's own files, perhaps
+        return ()
+    return (f"data is the data set {data}; the folder of the same name, with {silos} silos, is ./{data}",)
 
 
 # A comparison assembles one data set again and again: the last one stays at hand.
@@ -103,10 +133,18 @@ def _read_once(folder: Path, label: str | None, stamps: tuple[int, ...]) -> list
 def _silos(description: Description) -> Material:
     folder = Path(description.data)
     stamps = tuple(path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))) if folder.is_dir() else ()
-    silos = _read_once(folder.absolute(), description.label, stamps)
-    # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     agreed = None if description.schema is None else read_schema(Path(description.schema))
-    return silo_material(description, silos, agreed or make_schema(silos, description.task), range(len(silos)))
+    if agreed is not None:
+        check_agreed(agreed, description.task, description.label)
+    label = description.label or (agreed.label if agreed else None)
+    silos = _read_once(folder.absolute(), label, stamps)
+    if description.label is not None and all(silo.columns is None for silo in silos):
+        raise UserError(f"label is {description.label!r}, but npz files have their targets in y; leave it out")
+    # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
+    schema = agreed or make_schema(silos, description.task)
+    material = silo_material(description, silos, schema, range(len(silos)))
+    task = description.task if agreed is None else agreed.task
+    return replace(material, warnings=tuple(silo_doubts(silos, schema, task)))
 
 
 def silo_material(
@@ -160,8 +198,8 @@ def assemble(
     }
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(description, shape, material.num_outputs, clients.numbers, model, device)
-    _check_model(flat, clients, material.num_outputs)
-    method = method or method_of(description, clients.groups)
+    _check_model(flat, clients, material.num_outputs, task)
+    method = _plainly(method) if method else method_of(description, clients.groups)
     optimizer = optimizer_of(description, method)
     batching = Batching(description.batch_size, description.epochs, description.steps)
     precision = resolve(description.precision, device)
@@ -189,17 +227,35 @@ def assemble(
         "lr": optimizer.lr,
     }
     tamper = _tampering(description, clients, flat)
-    return Federation(method, training, clients, w, choice, facts, material.schema, tamper)
+    return Federation(method, training, clients, w, choice, facts, material.schema, tamper, material.warnings)
 
 
-def given_material(clients: Clients, task: str) -> Material:
-    """Return what there is to learn from where a user gives the clients' own samples."""
-    if task == "auto":
-        fractions = clients.y.is_floating_point() and bool((clients.y != clients.y.round()).any())
-        task = "regression" if fractions else "classification"
+def given_material(clients: Clients, asked: str) -> Material:
+    """Return what there is to learn from samples that were handed over; the task goes by the targets' type."""
+    targets = clients.y.cpu().numpy()
+    task = guess_task([targets]) if asked == "auto" else asked
+    warnings = tuple(task_doubts([targets], asked))
     if task == "regression":
-        return Material(replace(clients, y=clients.y.to(torch.get_default_dtype())), 1, regression(), {})
-    return Material(replace(clients, y=clients.y.long()), int(clients.y.max()) + 1, CLASSIFICATION, {})
+        numbers = clients.y.to(torch.get_default_dtype())
+        return Material(replace(clients, y=numbers), 1, regression(), {}, warnings=warnings)
+    _check_class_numbers(clients)
+    classes = clients.y.long()
+    if classes.min() == classes.max():
+        warnings += (f"all targets are {int(classes[0])}, so there is nothing to tell apart; look at y",)
+    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, {}, warnings=warnings)
+
+
+def _check_class_numbers(clients: Clients) -> None:
+    """Raise where targets do not number classes from 0: cut to whole numbers they would be other classes."""
+    cure = "expected classes numbered from 0, or task='regression' for amounts"
+    for place, number in enumerate(clients.numbers):
+        y = clients.y[torch.cat([part[place] for part in (clients.train, clients.test) if part])]
+        wrong = y[(y < 0) | (y != y.round())] if y.is_floating_point() else y[y < 0]
+        if len(wrong):
+            raise UserError(f"client {number} has the label {wrong[0].item()}; {cure}")
+    largest, samples = int(clients.y.max()), len(clients.y)
+    if largest >= max(samples, MOST_CLASSES):
+        raise UserError(f"the largest label is {largest}, but there are {samples} samples in all; {cure}")
 
 
 def _dirty(material: Material, description: Description) -> Clients:
@@ -219,8 +275,8 @@ def _tampering(description: Description, clients: Clients, flat: FlatModel) -> T
     return poison(description.poisoned, description.poison_scale, flat.num_params)
 
 
-def _check_model(flat: FlatModel, clients: Clients, num_outputs: int) -> None:
-    """Raise where the model can't take the data, or has too few outputs for it."""
+def _check_model(flat: FlatModel, clients: Clients, num_outputs: int, task: Task) -> None:
+    """Raise where the model can't take the data, or has too few outputs for it; a regression has one and no more."""
     name, row = type(flat.module).__name__, flat.row()
     x, _ = clients.samples(clients.train[0][:2])
     try:
@@ -228,16 +284,26 @@ def _check_model(flat: FlatModel, clients: Clients, num_outputs: int) -> None:
             output, _ = flat(row.params[0], row.buffers[0], x, training=False)
     except Exception as error:  # whatever a user's module does
         why = " ".join(str(error).split())[:200]
-        raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
-    if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs:
+        whole = "" if x.is_floating_point() else "; they are whole numbers, for an Embedding: give floats to others"
+        raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}{whole}") from None
+    many = output.ndim == 2 and task.name == "regression" and output.shape[1] > 1
+    if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs or many:
+        cure = "; for classes give task='classification'" if many else ""
         raise UserError(
             f"the model {name} gives an output of shape {tuple(output.shape)} for {len(x)} samples; expected "
-            f"({len(x)}, {num_outputs}): one number for each class, or one for a regression"
+            f"({len(x)}, {num_outputs}): one number for each class, or one for a regression{cure}"
         )
 
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _plainly(method: Method) -> Method:
+    """Return a user's own method with hyperparameters of Python's own types, as a method by name has them."""
+    given = {f.name: getattr(method, f.name) for f in fields(method)}
+    changed = {name: value for name, value in checks.plain(given).items() if type(value) is not type(given[name])}
+    return replace(method, **changed) if changed else method
 
 
 def _device(name: str) -> torch.device:
@@ -296,55 +362,3 @@ def optimizer_of(description: Description, method: Method) -> Optimizer:
     optimizer = Optimizer(name, lr, description.momentum, description.weight_decay)
     check_optimizer(method, optimizer)
     return optimizer
-
-
-def as_clients(
-    pairs: Sequence[Sequence[Any]], held_out: float, seed: int, numbers: Sequence[int] | None = None
-) -> Clients:
-    """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each."""
-    if not pairs:
-        raise UserError("there are no clients; expected a list of (x, y), one for each")
-    tensors = []
-    for i, parts in enumerate(pairs):
-        if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
-            raise UserError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
-        tensors.append([_tensor(i, part, target=bool(place % 2)) for place, part in enumerate(parts)])
-    train = Clients.of([(x.to(_input_dtype(x)), y) for x, y, *_ in tensors], numbers)
-    if len(pairs[0]) == 2:
-        return train.hold_out(held_out, seed, "test")
-    test = Clients.of([(x.to(_input_dtype(x)), y) for _, _, x, y in tensors], numbers)
-    after = len(train.x)
-    return replace(
-        train,
-        x=torch.cat([train.x, test.x]),
-        y=torch.cat([train.y, test.y]),
-        test=tuple(positions + after for positions in test.train),
-    )
-
-
-def _tensor(client: int, part: Any, target: bool) -> Tensor:
-    """Return a client's inputs or targets as a tensor; what can't be learned from is an error that names the client."""
-    what = "targets" if target else "inputs"
-    try:
-        tensor = torch.as_tensor(part)
-    except (TypeError, ValueError, RuntimeError) as error:
-        why = " ".join(str(error).split())[:120]
-        raise UserError(
-            f"the {what} of client {client} are no numbers ({why}); expected a tensor or an array"
-        ) from None
-    if target and tensor.ndim == 2 and tensor.shape[1] == 1:
-        tensor = tensor[:, 0]
-    if target and tensor.ndim != 1:
-        raise UserError(
-            f"the targets of client {client} have shape {tuple(tensor.shape)}; expected one number a sample"
-        )
-    if tensor.is_floating_point() and not tensor.isfinite().all():
-        raise UserError(f"the {what} of client {client} are not all finite; expected no nan and no infinity")
-    if target and not tensor.is_floating_point() and len(tensor) and tensor.min() < 0:
-        raise UserError(f"client {client} has the label {int(tensor.min())}; expected classes numbered from 0")
-    return tensor
-
-
-def _input_dtype(x: Tensor) -> torch.dtype:
-    """Numbers become the default float type; whole numbers stay: they are an Embedding's words."""
-    return torch.get_default_dtype() if x.is_floating_point() or x.dtype == torch.uint8 else x.dtype

@@ -229,6 +229,7 @@ SelfWeight = float | tuple[float, ...] | str
 
 def check_self_weight(value: object) -> SelfWeight:
     """Return a self weight with a vector made a tuple; raise where it is none."""
+    value = checks.plain(value)
     if value == "oracle":
         raise UserError("self_weight 'oracle' needs the setting's true groups; pass oracle_self_weight(groups)")
     if isinstance(value, str):

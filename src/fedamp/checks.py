@@ -2,14 +2,40 @@
 
 import difflib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import Any, TypeGuard
 
 from fedamp.errors import UserError
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is an int or a float; True and False are neither."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number, Python's or numpy's; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is an int, Python's or numpy's; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as Python's own: numpy's numbers as int, float and bool, arrays as lists, all that it holds too.
+
+    So a description is the same, and can be written as JSON, whichever way its numbers came about. What is neither
+    a number nor a container stays as it is.
+    """
+    if hasattr(value, "tolist") and hasattr(value, "shape"):  # numpy's, known by its looks: this module stays light
+        return value.tolist()
+    if is_whole(value):
+        return int(value)
+    if is_number(value):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(each) for each in value)
+    return value
 
 
 def one_of(what: str, value: object, choices: Collection[str]) -> None:
@@ -24,7 +50,7 @@ def one_of(what: str, value: object, choices: Collection[str]) -> None:
 def positive(what: str, value: object, *, finite: bool = True) -> None:
     """Raise unless value > 0; infinity passes where `finite` is False."""
     expected = "a finite number over 0" if finite else "a number over 0"
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+    if not is_number(value) or not value > 0:
         raise UserError(f"{what} is {value!r}; expected {expected}")
     if finite and math.isinf(value):
         raise UserError(f"{what} is {value!r}; expected {expected}")
@@ -32,25 +58,25 @@ def positive(what: str, value: object, *, finite: bool = True) -> None:
 
 def not_negative(what: str, value: object) -> None:
     """Raise unless value is finite and >= 0."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+    if not is_number(value) or not 0 <= value < math.inf:
         raise UserError(f"{what} is {value!r}; expected a finite number of 0 or more")
 
 
 def share(what: str, value: object) -> None:
     """Raise unless 0 <= value <= 1."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise UserError(f"{what} is {value!r}; expected a number from 0 to 1")
 
 
 def count(what: str, value: object, *, least: int = 1) -> None:
     """Raise unless value is a whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not is_whole(value) or value < least:
         raise UserError(f"{what} is {value!r}; expected a whole number of {least} or more")
 
 
 def truth(what: str, value: object) -> None:
     """Raise unless value is True or False."""
-    if not isinstance(value, bool):
+    if not isinstance(plain(value), bool):
         raise UserError(f"{what} is {value!r}; expected true or false")
 
 

@@ -14,7 +14,7 @@ from fedamp import __version__
 from fedamp.cli_data import data_app
 from fedamp.cli_federation import federation_app, silo_app
 from fedamp.errors import UserError
-from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result, warning
+from fedamp.terminal import INTERRUPTED, Bar, Bars, fail, out, show_result, warn, warning
 
 app = typer.Typer(
     help="Personalized federated learning by attentive message passing.",
@@ -113,13 +113,16 @@ def show_needs(description: Any, data_dir: Path | None, as_json: bool) -> None:
     federation = assemble(description, data_dir=data_dir)
     if as_json:
         need = needs(federation, description.rounds)
-        print(json.dumps({**vars(need), "total": need.total, "fits": need.fits, "engine": federation.choice.engine}))
+        summary = {"total": need.total, "fits": need.fits, "engine": federation.choice.engine}
+        print(json.dumps({**vars(need), **summary, "warnings": federation.warnings}))
         return
     lines, less = told(federation, description.rounds)
     for line in lines:
         out.print(line, soft_wrap=True)
     if less:
         out.print(warning(less), soft_wrap=True)
+    for doubt in federation.warnings:
+        warn(doubt)
 
 
 def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
@@ -212,7 +215,16 @@ def _play_comparison(runs: Any, folder: Path, data_dir: Path | None, against: st
             compare.play_all(runs, folder, data_dir, bars.advance)
         except KeyboardInterrupt:
             fail(f"interrupted; the same command goes on in {folder}", INTERRUPTED)
-    print(render(comparison_table(compare.settle(runs, folder), against)))
+    settled = compare.settle(runs, folder)
+    print(render(comparison_table(settled, against)))
+    for doubt in _common_warnings(settled):
+        warn(doubt)
+
+
+def _common_warnings(records: Any) -> list[str]:
+    """Return what every run warned of: of the data, then, and not of a method."""
+    told = [(record.result or {}).get("warnings", []) for record in records]
+    return [warning for warning in (told[0] if told else []) if all(warning in others for others in told)]
 
 
 def _renderer(form: str) -> Any:

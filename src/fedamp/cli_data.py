@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedamp.terminal import fail, out
+from fedamp.errors import UserError
+from fedamp.terminal import fail, out, warn
 
 Flag = typer.Option
 data_app = typer.Typer(help="Data sets: where they lie, what is there, how to get them.", no_args_is_help=True)
@@ -67,12 +68,19 @@ def data_schema(
     out: Annotated[Path | None, Flag(help="File to write; by default it is printed.")] = None,
 ) -> None:
     """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
-    from fedamp.data import schema, schema_json, silos
+    from fedamp.data import doubts, schema, schema_json, silos
 
     read = [silos.read_silo(folder, label)] if one or folder.is_file() else silos.read_silos(folder, label)
+    if label is not None and all(silo.columns is None for silo in read):
+        raise UserError(f"label is {label!r}, but npz files have their targets in y; leave it out")
     made = schema.make_schema(read, task)
+    told = doubts.silo_doubts(read, made, task)
     if merge:
-        made = schema.merge_schemas([made, *(schema_json.read_schema(path) for path in merge)])
+        parts, names = [made, *(schema_json.read_schema(path) for path in merge)], [str(folder), *map(str, merge)]
+        made = schema.merge_schemas(parts, names)
+        told += doubts.schema_doubts(parts, names, task)
+    for line in dict.fromkeys(told):
+        warn(line)
     if out is None:
         print(schema_json.schema_to_json(made))
     else:

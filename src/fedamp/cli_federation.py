@@ -1,7 +1,7 @@
 """`fedamp federation` on the server, `fedamp silo` in each silo: a federation over real machines."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -9,6 +9,9 @@ from rich.text import Text
 
 from fedamp.errors import UserError
 from fedamp.terminal import fail, out, warn
+
+if TYPE_CHECKING:
+    from fedamp.data.schema import Schema
 
 Flag = typer.Option
 Folder = Annotated[Path, typer.Argument(help="The federation's folder, as `init` wrote it.")]
@@ -69,10 +72,12 @@ def federation_init(
     """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
     given = dict(locals())
     needs_extra()
+    from fedamp.data.doubts import schema_doubts
     from fedamp.data.schema import merge_schemas
     from fedamp.data.schema_json import read_schema
     from fedamp.deploy import provision
     from fedamp.deploy.plan import Plan, Rules
+    from fedamp.description import read_toml
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
     if len(names) < 2:
@@ -83,15 +88,16 @@ def federation_init(
     rules = Rules(**{name: given[name] for name in ruled if given[name] is not None})
     flags = {name: given[name] for name in DESCRIBED}
     read = [read_schema(path) for path in schema]
-    agreed = read[0] if len(read) == 1 else merge_schemas(read, [str(path) for path in schema])
-    if agreed.label is not None and label not in (None, agreed.label):
-        raise UserError(f"label is {label!r}, but the schema predicts {agreed.label!r}; leave it out, or make it anew")
-    flags["label"] = label or agreed.label
+    paths = [str(path) for path in schema]
+    agreed = read[0] if len(read) == 1 else merge_schemas(read, paths)
     title = name or folder.absolute().name
-    description = describe(title, len(names), agreed.task, flags, config, set or [])
+    description = describe(title, len(names), agreed, flags, config, set or [])
     plan = Plan(title, description, agreed)
     hosts = host or ["localhost"]
     for warning in provision.init(folder, names, plan, rules, hosts, port, code or provision.code_of(plan)):
+        warn(warning)
+    asked = task or (read_toml(config) if config else {}).get("task", "auto")
+    for warning in schema_doubts(read, paths, asked):
         warn(warning)
     say(f"{folder} holds the federation {title}; read {folder / 'README.md'}")
     for each in names:
@@ -118,9 +124,12 @@ SIMULATED = (
 """What the silos themselves decide, or what nobody wants."""
 
 
-def describe(name: str, silos: int, task: str, flags: dict[str, Any], config: Path | None, overrides: list[str]) -> Any:
+def describe(
+    name: str, silos: int, schema: "Schema", flags: dict[str, Any], config: Path | None, overrides: list[str]
+) -> Any:
     """Return the description that a file, flags and `--set` stand for; data and clients are the silos themselves."""
     from fedamp import models
+    from fedamp.data.schema import check_agreed
     from fedamp.description import NAMED, Description, Named, apply_overrides, read_toml
 
     values = read_toml(config) if config else {}
@@ -133,9 +142,9 @@ def describe(name: str, silos: int, task: str, flags: dict[str, Any], config: Pa
             values[key] = value
     if (flags["epochs"] is None) != (flags["steps"] is None):
         values.pop("steps" if flags["steps"] is None else "epochs", None)
-    if values.get("task", "auto") not in ("auto", task):
-        raise UserError(f"task is {values['task']!r}, but the schema is for {task}; make the schema anew with --task")
-    values = apply_overrides({**values, "task": task}, overrides)
+    check_agreed(schema, values.get("task", "auto"), values.get("label"))
+    values["label"] = schema.label or values.get("label")
+    values = apply_overrides({**values, "task": schema.task}, overrides)
     spec = Named.of(values.get("model", "mlp")).name
     if ":" in spec:
         models.load_builder(spec)

@@ -19,6 +19,9 @@ NAMED = ("setting", "model", "method")
 
 DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
+GIVEN = "given"
+"""The data and the setting of clients whose samples were handed over from Python."""
+
 
 @dataclass(frozen=True)
 class Named:
@@ -26,6 +29,9 @@ class Named:
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", checks.plain(self.parameters))
 
     @classmethod
     def of(cls, value: object) -> Named:
@@ -35,7 +41,8 @@ class Named:
         if isinstance(value, str):
             return cls(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-            return cls(value["name"], {k: math.inf if v == "inf" else v for k, v in value.items() if k != "name"})
+            parameters = {key: each for key, each in checks.plain(value).items() if key != "name"}
+            return cls(value["name"], {k: math.inf if v == "inf" else v for k, v in parameters.items()})
         raise UserError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
@@ -82,6 +89,8 @@ class Description:
                 f"data is a {type(self.data).__name__}; expected a data set's name or a folder of silos (from Python, "
                 "your own samples go into clients=[(x, y), ...])"
             )
+        for each in fields(self):
+            object.__setattr__(self, each.name, checks.plain(getattr(self, each.name)))
         for name in NAMED:
             object.__setattr__(self, name, Named.of(getattr(self, name)))
         checks.count("clients", self.clients)
@@ -127,17 +136,25 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
     """Return clients' numbers as a tuple; one number, or words like "0,3", will do."""
     if value is None:
         return None
-    parts = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    parts: Any = value.split(",") if isinstance(value, str) else [value] if checks.is_whole(value) else value
     try:
-        numbers = tuple(int(part) for part in parts)  # type: ignore[attr-defined]
+        numbers = [int(part) if isinstance(part, str) else checks.plain(part) for part in parts]
     except (TypeError, ValueError):
-        raise UserError(f"{what} is {value!r}; expected numbers of clients, say 0,3,7") from None
-    return numbers
+        numbers = [None]
+    if not all(checks.is_whole(number) for number in numbers):
+        raise UserError(f"{what} is {value!r}; expected numbers of clients, say 0,3,7")
+    return tuple(sorted(numbers) if isinstance(value, set) else numbers)
 
 
 def is_folder(data: str) -> bool:
-    """Whether `data` names a folder with silos, and not a data set."""
-    return "/" in data or os.sep in data or data.startswith(".") or Path(data).is_dir()
+    """Whether `data` names a folder with silos; a data set's name is the data set, and `./digits` the folder."""
+    if "/" in data or os.sep in data or data.startswith("."):
+        return True
+    if data == GIVEN or not Path(data).is_dir():
+        return False
+    from fedamp.data import DATA  # only here, where both can be meant: it needs torch
+
+    return data not in DATA
 
 
 def _plain(value: object) -> object:

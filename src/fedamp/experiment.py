@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedamp.assembly import Federation, as_clients, assemble, given_material, load_material
+from fedamp import checks
+from fedamp.assembly import Federation, assemble, given_material, load_material
 from fedamp.checkpoints import Checkpoint, Pace, Snapshot
 from fedamp.chunks import Chunks
 from fedamp.clients import Clients
 from fedamp.data.schema_json import schema_to_json
 from fedamp.data.silos import count_silos
-from fedamp.description import Description, is_folder
+from fedamp.description import GIVEN, Description, is_folder
 from fedamp.engine import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.evaluate import evaluate
+from fedamp.given import as_clients
 from fedamp.identity import inputs_of
 from fedamp.local import Training
 from fedamp.methods import Local, Method
@@ -143,7 +146,7 @@ def _play(
         at = replace(at, best={**at.best, **_snapshots(improved, models, at.k + 1)})
         if interrupt is None:
             observer(history[-1])
-    warning = [federation.choice.warning] if federation.choice.warning else []
+    warning = [*federation.warnings, *([federation.choice.warning] if federation.choice.warning else [])]
     result = Result(
         description=description,
         history=history,
@@ -340,7 +343,7 @@ def natural(values: Mapping[str, Any]) -> dict[str, Any]:
 def run(
     *,
     method: str | Mapping[str, Any] | Method = "fedamp",
-    clients: int | Sequence[Sequence[Any]] | None = None,
+    clients: int | Iterable[Sequence[Any]] | None = None,
     model: str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module] = "mlp",
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
@@ -350,20 +353,24 @@ def run(
     """Run one experiment and return its result.
 
     `clients` is a number of clients among whom `data` is split by `setting`, or a list with each client's own
-    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test). `data` may also be a folder
-    with a csv or npz file for each silo. `model` and `method` are names,
+    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test); these are tensors, arrays,
+    tables of numbers. Targets of a floating type are a regression, whole numbers are classes; `task` decides where
+    that is wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names,
     tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
     `out` is a folder to write the record to: a run that is there already is read again, one that was broken off goes
     on, and a folder of another run, of other data or of another model is an error that says what differs. `observer`
     is called with each round's line, and ends the run by returning False.
     """
-    values: dict[str, Any] = dict(settings)
+    values: dict[str, Any] = checks.plain(settings)
     own_clients = own_model = own_method = None
-    if isinstance(clients, int):
+    if isinstance(clients, int | Integral):
         values["clients"] = clients
     elif clients is not None:
-        own_clients = as_clients(clients, values.get("held_out", 0.2), values.get("seed", 0))
-        values |= {"clients": len(own_clients), "data": "given", "setting": "given"}
+        for name in ("data", "setting", "label", "schema"):
+            if values.get(name) is not None:
+                raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
+        own_clients = as_clients(clients, values.get("held_out"), values.get("seed", 0))
+        values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
     if isinstance(model, str | Mapping):
         values["model"] = model
     else:

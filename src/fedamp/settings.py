@@ -48,8 +48,8 @@ class Setting(ABC):
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
-            if isinstance(value := getattr(self, parameter.name), list):
-                object.__setattr__(self, parameter.name, tuple(value))
+            value = checks.plain(getattr(self, parameter.name))
+            object.__setattr__(self, parameter.name, tuple(value) if isinstance(value, list) else value)
         checks.count("test_samples", self.test_samples)
         checks.truth("share_samples", self.share_samples)
 

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.assembly import as_clients
 from fedamp.checkpoints import load_checkpoint
 from fedamp.export import export_client
+from fedamp.given import as_clients
 from fedamp.methods import METHODS
 from helpers import ALL
 

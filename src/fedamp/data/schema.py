@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.data.doubts import MANY, guess_task, labels_of
 from fedamp.data.silos import LONGEST_WORD, RawSilo, as_number, brief, label_name, listed
 from fedamp.errors import UserError
 
 VERSION = 1
 TASKS = ("classification", "regression")
-MANY = 50  # classes or words beyond this are more often a wrong column than meant
 
 Floats = NDArray[np.float64]
 
@@ -147,15 +147,15 @@ class Schema:
 def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
     """Return the schema of silos that lie together, or of one silo alone, to be merged with the others'.
 
-    "auto" is regression where some label is a number that is not whole, else classification. Several silos that are
-    described apart should name their task: one of them may have whole numbers by chance. Columns are in the order of
-    the first silo. One silo alone may have a single class; a federation needs two.
+    "auto" goes by the targets' type (`guess_task`): floats are a regression, whole numbers and words are classes.
+    Several silos that are described apart should name their task: one of them may write 25 where the others write
+    25.0. Columns are in the order of the first silo. One silo alone may have a single class; a federation needs two.
     """
     checks.one_of("task", task, ("auto", *TASKS))
     if not silos:
         raise UserError("there are no silos; expected at least one")
     if task == "auto":
-        task = "regression" if any(_fractional(silo) for silo in silos) else "classification"
+        task = guess_task([silo.y for silo in silos])
     names = [f"silo {silo.name!r}" for silo in silos]
     merged = _merge([_describe(silo, task) for silo in silos], names)
     if len(silos) > 1:
@@ -176,6 +176,15 @@ def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None)
     merged = _merge(schemas, names or [f"schema {i}" for i in range(1, len(schemas) + 1)])
     _check_classes(merged)
     return merged
+
+
+def check_agreed(schema: Schema, task: str, label: str | None) -> None:
+    """Refuse a task or a label column that is not the schema's: it would be passed over in silence."""
+    if task not in ("auto", schema.task):
+        raise UserError(f"task is {task!r}, but the schema is for {schema.task}; make the schema anew with --task")
+    if label not in (None, schema.label) and (schema.label is not None or schema.columns is None):
+        has = f"predicts {schema.label!r}" if schema.label else "is of arrays (npz), whose targets are y"
+        raise UserError(f"label is {label!r}, but the schema {has}; leave it out, or make the schema anew")
 
 
 def apply_schema(schema: Schema, silo: RawSilo) -> tuple[Tensor, Tensor]:
@@ -214,18 +223,12 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
     constant = [name for name, spread in zip(schema.features, schema.spread, strict=False) if not spread]
     if constant:
         notes.append(f"the same in all rows, so of no use: {listed(constant)}")
-    if (
-        schema.labels is not None
-        and len(schema.labels) > MANY
-        and all(as_number(name) is not None for name in schema.labels)
-    ):
-        notes.append(f"{len(schema.labels)} different numbers are taken as classes; for amounts, ask for regression")
     if schema.pictures and len(schema.input_shape) == 1:
         notes.append("x is of bytes, so it is taken as pictures and divided by 255; save other numbers as float32")
     for silo in silos if schema.task == "classification" else ():
-        names = {label_name(value) for value in np.unique(silo.y).tolist()}
+        names = labels_of(silo.y)
         if len(names) == 1:
-            notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names.pop())}")
+            notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names[0])}")
     return notes
 
 
@@ -248,7 +251,7 @@ def _describe(silo: RawSilo, task: str) -> Schema:
     if task == "regression":
         target_mean, target_variance = _moments(of, _targets(silo)[:, None], ("y",))
     else:
-        labels = _sorted_labels(label_name(value) for value in np.unique(silo.y).tolist())
+        labels = _sorted_labels(labels_of(silo.y))
     moments = dict(zip(silo.numeric, zip(mean.tolist(), variance.tolist(), strict=True), strict=True)) if table else {}
     pairs = [moments.get(column, (0.0, 1.0)) for _, column in inputs]
     return Schema(
@@ -452,10 +455,6 @@ def _targets(silo: RawSilo) -> Floats:
         word = next((value for value in values if as_number(value) is None), values[0])
         raise UserError(f"y of silo {silo.name!r} has the word {brief(word)}; expected numbers for regression")
     return silo.y.astype(np.float64)
-
-
-def _fractional(silo: RawSilo) -> bool:
-    return silo.y.dtype.kind == "f" and bool((silo.y != np.floor(silo.y)).any())
 
 
 def _sorted_labels(names: Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from fedamp.data.schema import apply_schema, schema_notes
+from fedamp.data.doubts import schema_doubts
+from fedamp.data.schema import apply_schema, make_schema, schema_notes
 from fedamp.data.silos import read_silo
 from fedamp.deploy import guard, processes
 from fedamp.deploy.plan import SCHEMA, SILO, Seat, disagreement, read_seat
@@ -126,9 +127,11 @@ def _version(seat: Seat, bundle: Path) -> str:
 
 
 def _data(seat: Seat, data: Path) -> str:
-    raw = read_silo(data, seat.plan.description.label)
-    apply_schema(seat.plan.schema, raw)
-    return "; ".join([f"{len(raw)} rows", *schema_notes(seat.plan.schema, [raw])])
+    raw, schema = read_silo(data, seat.plan.description.label), seat.plan.schema
+    apply_schema(schema, raw)
+    told = schema_doubts([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    warnings = [f"warning: {line}" for line in told]
+    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
 
 
 def _model(seat: Seat, bundle: Path, data: Path) -> str:

@@ -41,7 +41,7 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
         if not known:
             raise UserError(f"method {name!r} has no hyperparameters, so no {given!r}")
         checks.one_of(f"hyperparameter of {name}", given, known)
-    return METHODS[name](**hyperparameters)
+    return METHODS[name](**checks.plain(hyperparameters))
 
 
 __all__ = [
