@@ -22,13 +22,16 @@ from fedamp.data.schema import Schema, apply_schema, make_schema, schema_notes
 from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
+from fedamp.dropout import own_stream
 from fedamp.engine import Choice, choose_engine, compile_pays
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
+from fedamp.model_check import check_model
 from fedamp.optimizers import Optimizer
 from fedamp.precision import resolve
+from fedamp.promise import draws
 from fedamp.rounds import Tamper, check_optimizer, poison
 from fedamp.rows import Rows
 from fedamp.settings import make_setting
@@ -158,13 +161,15 @@ def assemble(
     }
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(description, shape, material.num_outputs, clients.numbers, model, device)
-    _check_model(flat, clients, material.num_outputs)
     method = method or method_of(description, clients.groups)
     optimizer = optimizer_of(description, method)
     batching = Batching(description.batch_size, description.epochs, description.steps)
     precision = resolve(description.precision, device)
     training = Training(flat, optimizer, batching, description.seed, task, precision=precision)
-    choice = choose_engine(description.engine, training, clients, w)
+    with own_stream(description.seed, device):  # whatever is tried here draws from nobody's stream
+        check_model(flat, clients, material.num_outputs, task)
+        training = replace(training, draws_when_scored=draws(flat, clients.few()[0]))
+        choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
     wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
     if description.compile == "on" and device.type != "cuda":
@@ -214,23 +219,6 @@ def _tampering(description: Description, clients: Clients, flat: FlatModel) -> T
     if len(set(description.poisoned)) == len(clients):
         raise UserError("all clients are poisoned; expected at least one that is not")
     return poison(description.poisoned, description.poison_scale, flat.num_params)
-
-
-def _check_model(flat: FlatModel, clients: Clients, num_outputs: int) -> None:
-    """Raise where the model can't take the data, or has too few outputs for it."""
-    name, row = type(flat.module).__name__, flat.row()
-    x, _ = clients.samples(clients.train[0][:2])
-    try:
-        with torch.no_grad():
-            output, _ = flat(row.params[0], row.buffers[0], x, training=False)
-    except Exception as error:  # whatever a user's module does
-        why = " ".join(str(error).split())[:200]
-        raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
-    if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs:
-        raise UserError(
-            f"the model {name} gives an output of shape {tuple(output.shape)} for {len(x)} samples; expected "
-            f"({len(x)}, {num_outputs}): one number for each class, or one for a regression"
-        )
 
 
 def _plain(value: Any) -> Any:
