@@ -88,7 +88,7 @@ MAY_IMPORT = {
         "records",
     },
     "report": {"checks", "metrics", "reading", "report"},
-    "export": {"checkpoints", "data", "description", "flat", "methods", "models", "reading", "rows"},
+    "export": {"checkpoints", "data", "description", "dropout", "flat", "methods", "models", "reading", "rows"},
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},
     "terminal": set(),
     "cli_data": {"data", "terminal"},

@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedamp
-from fedamp.assembly import as_clients
-from fedamp.clients import Clients
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.tasks import regression
@@ -249,7 +247,7 @@ def tuned(requires_grad: bool, dropout: bool = False) -> nn.Module:
 def test_a_frozen_batchnorm_keeps_its_statistics(way, requires_grad):
     """Side by side where its weights train, under vmap where they do not, and one at a time."""
     module = tuned(requires_grad)
-    result = play(module, engine=way)
+    result = play(module, clients=clients((10,) * 4), engine=way)  # as many test samples each: scored at once, too
     assert FlatModel(module).side_by_side == requires_grad
     assert torch.equal(result.models["own"].buffers, FlatModel(module).row().buffers.expand(4, -1))
     assert not torch.equal(result.models["own"].params, FlatModel(module).row().params.expand(4, -1))
@@ -321,10 +319,8 @@ def scores(result) -> torch.Tensor:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", RANDOM)
 def test_scores_of_a_random_model_come_from_coordinates(kind, way):
-    torch.manual_seed(1), random.seed(1), np.random.seed(1)
-    first = play(made(kind), engine=way)
-    torch.rand(7), random.random(), np.random.rand()
-    second = play(made(kind), engine=way)
+    module = made(kind)
+    first, second = (play(module, engine=way) for _ in range(2))  # nobody seeds anything in between
     assert torch.equal(scores(first), scores(second))
     assert torch.equal(first.models["own"].params, second.models["own"].params)
 
@@ -351,7 +347,8 @@ def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
 @pytest.mark.parametrize("equal", [True, False])
 def test_both_ways_draw_the_same(kind, equal):
     given = clients((10, 10, 10) if equal else (10, 14, 9))  # as many test samples each, or not
-    loop, stacked = (play(made(kind), clients=given, engine=way) for way in WAYS)
+    module = made(kind)
+    loop, stacked = (play(module, clients=given, engine=way) for way in WAYS)
     torch.testing.assert_close(scores(stacked), scores(loop), rtol=1e-5, atol=1e-6)
     assert stacked.facts["engine"] == ("stacked" if kind is MonteCarlo else "loop")
 
@@ -432,9 +429,3 @@ def test_a_model_that_returns_no_tensor_is_refused_in_one_line(wrap, words, alwa
         play(Returns(wrap, always), engine=way)
     assert ".logits" in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_few_samples_to_try_a_model_with():
-    pairs = [(torch.arange(n)[:, None].float(), torch.zeros(n)) for n in (5, 2)]
-    assert Clients.of(pairs).few().flatten(1).tolist() == [[0, 1, 2], [1, 0, 1]]
-    assert as_clients(pairs[:1], 0.2, 0).few().shape == (2, 3, 1)
