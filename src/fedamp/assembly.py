@@ -251,7 +251,7 @@ def first_models(
     if isinstance(model, nn.Module):
         if description.init == "own":
             raise UserError("init is 'own', but one module was given; give a function that builds a model instead")
-        flat = FlatModel(copy.deepcopy(model).to(device))
+        flat = FlatModel(_copied(model).to(device))
         return flat, flat.row().repeat(len(numbers))
     builder = model or models.load_builder(description.model.name)
     parameters = description.model.parameters
@@ -263,6 +263,17 @@ def first_models(
     if description.init == "common":
         return flat, flat.row().repeat(len(numbers))
     return flat, Rows.cat([flat.row(first(number)) for number in numbers])
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # torch copies no tensor that hangs in a graph
+        why = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the model {type(model).__name__} can't be copied ({why}); give one that has not been used yet, or detach "
+            "what it keeps of its last pass"
+        ) from None
 
 
 def method_of(description: Description, groups: tuple[int, ...] | None = None) -> Method:

@@ -154,18 +154,23 @@ def own_stream(seed: int, device: torch.device) -> Iterator[None]:
     That of Python's `random` and of numpy's global generator too. After it all streams are where they were.
     """
     python, numpy = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            if device.type == "cuda":
-                torch.manual_seed(seed)
-            else:  # torch.manual_seed would also reseed a GPU that nobody asked for
-                torch.default_generator.manual_seed(seed)
+            seed_streams(seed, device)
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+def seed_streams(seed: int, device: torch.device) -> None:
+    """Let the global streams begin anew: inside an `own_stream`, for one client after the other."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if device.type == "cuda":
+        torch.manual_seed(seed)
+    else:  # torch.manual_seed would also reseed a GPU that nobody asked for
+        torch.default_generator.manual_seed(seed)
 
 
 def streams(device: torch.device) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from fedamp import seeds
 from fedamp.clients import Clients, Positions
-from fedamp.dropout import CoordinateDropout, dropout_key, own_stream
+from fedamp.dropout import CoordinateDropout, dropout_key, own_stream, seed_streams
 from fedamp.local import Training
 from fedamp.precision import use_precision
 from fedamp.rows import Rows
@@ -37,7 +37,7 @@ def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test")
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
-    with use_precision(training.precision, clients.x.device):
+    with use_precision(training.precision, clients.x.device), own_stream(training.seed, clients.x.device):
         scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
         if scores is None:
             parts = [
@@ -53,14 +53,20 @@ def _one(training: Training, clients: Clients, row: Rows, number: int, positions
     """Return mean tally and loss of the client with this number, `(2,)`."""
     device = row.params.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
-    key = dropout_key(training.seed, number, NO_ROUND).to(device)
-    with own_stream(seeds.number(training.seed, "other randomness", number, NO_ROUND), device), torch.no_grad():
-        for t, part in enumerate(torch.split(positions, BATCH), start=1):
-            x, y = clients.samples(part)
-            with _masks(training, key, t):
-                output, _ = training.model(row.params[0], row.buffers[0], x, training=False)
-            total += _counts(training, output, y)
+    seed_streams(seeds.number(training.seed, "other randomness", number, NO_ROUND), device)
+    for t, part in enumerate(torch.split(positions, BATCH), start=1):
+        x, y = clients.samples(part)
+        with torch.no_grad(), _masks(training, _keys(training, [number]).to(device)[0], t):
+            output, _ = training.model(row.params[0], row.buffers[0], x, training=False)
+        total += _counts(training, output, y)
     return total / len(positions)
+
+
+def _keys(training: Training, numbers: Sequence[int]) -> Tensor:
+    """Return the keys of the masks under which clients are scored, `(n, 2)`."""
+    if not training.draws_when_scored:  # they take their time, and are not needed
+        return torch.zeros((len(numbers), 2), dtype=torch.int32)
+    return torch.stack([dropout_key(training.seed, number, NO_ROUND) for number in numbers])
 
 
 def _masks(training: Training, key: Tensor, t: int) -> AbstractContextManager[object]:
@@ -100,5 +106,4 @@ def outputs(training: Training, rows: Rows, x: Tensor, numbers: Sequence[int]) -
         with _masks(training, key, 1):
             return training.model(params, buffers, x, training=False)[0]
 
-    keys = torch.stack([dropout_key(training.seed, number, NO_ROUND) for number in numbers])
-    return vmap(one)(rows.params, rows.buffers, x, keys.to(x.device))
+    return vmap(one)(rows.params, rows.buffers, x, _keys(training, numbers).to(x.device))

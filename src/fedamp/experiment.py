@@ -310,7 +310,8 @@ def run(
     `clients` is a number of clients among whom `data` is split by `setting`, or a list with each client's own
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test). `data` may also be a folder
     with a csv or npz file for each silo. `model` and `method` are names,
-    tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
+    tables with a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen
+    BatchNorm) stay in it, unless all of it is. The other settings are those of `Description`.
     `out` is a folder to write the record to.
     """
     values: dict[str, Any] = dict(settings)

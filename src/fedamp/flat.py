@@ -102,7 +102,8 @@ class FlatModel:
         """Return the module's output at a row, and its buffers after the pass."""
         self._modes.set(training)
         with self._untouched.kept():
-            return self._pass(params, buffers, x)
+            # A module may write into its weights (a clamp, an Embedding's max_norm): no score may change a model.
+            return self._pass(params if training else params.clone(), buffers, x)
 
     def leaving_traces(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Do the same, but let all that the module writes to stay written: to see what it does by itself."""

@@ -17,17 +17,14 @@ from fedamp.tasks import Task
 
 def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task) -> None:
     """Raise where the module can't take the data, has other outputs than the task needs, or keeps what it has seen."""
-    name, row, few = type(model.module).__name__, model.row(), clients.few()
+    name, few = type(model.module).__name__, clients.few()
     x = few[0, :2]
-    for training in (False, True):
+    for training, what in ((False, f"the model {name} fails on"), (True, f"a training step of {name} fails on")):
         try:
-            with torch.no_grad():
-                output, _ = model(row.params[0], row.buffers[0], x.clone(), training)
+            output = _outputs(model, x, training)
         except Exception as error:  # whatever a user's module does
-            if training:  # told in full when it is trained
-                continue
-            why = " ".join(str(error).split())[:200]
-            raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}") from None
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            raise UserError(f"{what} inputs of shape {tuple(x.shape)}: {why}") from None
         _check_output(name, output, len(x), num_outputs, task)
     left = carried(model, few)
     if left is not None:
@@ -37,6 +34,15 @@ def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task
             "client; register it as a buffer with persistent=True, so that every client's model has its own, or do not "
             "write to it in forward"
         )
+
+
+def _outputs(model: FlatModel, x: Tensor, training: bool) -> Any:
+    row = model.row()
+    params = row.params[0].requires_grad_(training)
+    output, _ = model(params, row.buffers[0], x.clone(), training)
+    if training and isinstance(output, Tensor):
+        torch.autograd.grad(output.sum(), params)
+    return output
 
 
 def _check_output(name: str, output: Any, samples: int, num_outputs: int, task: Task) -> None:

@@ -15,10 +15,9 @@ class Untouched:
     """A module in which nothing stays of what a pass writes to attributes and to buffers that are not persistent."""
 
     def __init__(self, module: nn.Module) -> None:
-        parts = list(module.modules())
+        parts = [] if all(_is_torchs(part) for part in module.modules()) else list(module.modules())
         named = [vars(part) for part in parts]
-        held = [part._buffers for part in parts]
-        self._places: list[dict[str, Any]] = [*named, *held]
+        self._places: list[dict[str, Any]] = [*named, *(part._buffers for part in parts)]
         self._places += [place for part in parts for place in (part._parameters, part._modules)]
         # A pass may write into these in place, so it gets copies.
         attributes = [(place, name) for place in named for name, value in place.items() if isinstance(value, Tensor)]
@@ -42,6 +41,12 @@ class Untouched:
                 for name in place.keys() - values.keys():
                     del place[name]
                 place.update(values)
+
+
+def _is_torchs(part: nn.Module) -> bool:
+    """Whether a part is one of torch's own layers, as it is: they write to nothing but their persistent buffers."""
+    hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+    return type(part).__module__.startswith("torch.nn.modules.") and not hooked and "forward" not in vars(part)
 
 
 def differences(before: nn.Module, after: nn.Module) -> list[str]:

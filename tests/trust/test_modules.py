@@ -229,6 +229,37 @@ def test_whatever_a_pass_writes_is_gone_after_it():
         assert torch.equal(model(row.params[0], row.buffers[0], x, training=True)[0], first), kind
 
 
+class Positive(Keeps):
+    """Writes into its own weights."""
+
+    def forward(self, x):
+        self.linear.weight.data.clamp_(min=0)
+        return self.linear(x)
+
+
+def test_a_score_changes_no_model():
+    model = FlatModel(made(Positive))
+    rows = model.row()
+    before = rows.params.clone()
+    model(rows.params[0], rows.buffers[0], torch.randn(4, 6), training=False)
+    assert torch.equal(rows.params, before)
+
+
+def test_a_module_that_can_not_be_copied_is_refused_in_one_line():
+    module = made(Masked)
+    module(torch.randn(2, 6))  # keeps its output, with the graph
+    with pytest.raises(UserError, match=r"the model Masked can't be copied .* detach what it keeps"):
+        play(module)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_training_step_that_fails_is_told_before_anything_runs(way):
+    words = [(torch.arange(3 * n).view(n, 3) % 9, torch.arange(n) % 3) for n in (8, 9)]
+    module = nn.Sequential(nn.Embedding(9, 4, max_norm=0.5), nn.Flatten(), nn.Linear(12, 3))
+    with pytest.raises(UserError, match=r"a training step of Sequential fails on inputs of shape \(2, 3\): .*inplace"):
+        play(module, clients=words, engine=way)
+
+
 # What a user has frozen --------------------------------------------------------------------------------------------
 
 
@@ -264,10 +295,14 @@ def test_a_frozen_batchnorm_trains_as_in_a_plain_loop():
     torch.testing.assert_close(result.models["own"].params[0], expected)
 
 
-def test_dropout_that_was_put_to_rest_drops_nothing():
+@pytest.mark.parametrize("way", WAYS)
+def test_dropout_that_was_put_to_rest_drops_nothing(way):
     module = tuned(True, dropout=True)
     module[2].eval()
-    results = [play(m, rounds=1) for m in (module, nn.Sequential(*[m for m in module if type(m) is not nn.Dropout]))]
+    results = [
+        play(m, rounds=1, engine=way)
+        for m in (module, nn.Sequential(*[m for m in module if type(m) is not nn.Dropout]))
+    ]
     torch.testing.assert_close(results[0].models["own"].params, results[1].models["own"].params)
 
 
