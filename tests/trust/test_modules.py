@@ -11,7 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedamp
+from fedamp.assembly import as_clients, assemble
+from fedamp.description import Description, Named
 from fedamp.errors import UserError
+from fedamp.evaluate import evaluate
 from fedamp.flat import FlatModel
 from fedamp.tasks import regression
 
@@ -72,7 +75,7 @@ class LargestYet(Keeps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("peak", torch.full((), 3.0), persistent=False)
+        self.register_buffer("peak", torch.full((), 12.0), persistent=False)
 
     def forward(self, x):
         self.peak = torch.maximum(self.peak, x.detach().abs().max())
@@ -145,6 +148,20 @@ class HiddenState(Keeps):
         return out + self.hidden
 
 
+class OnlyOnce(Keeps):
+    """Works as long as nothing stays of a pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = False
+
+    def forward(self, x):
+        if self.used:
+            raise RuntimeError("a second time")
+        self.used = True
+        return self.linear(x)
+
+
 STATEFUL = {
     CountsInABuffer: "buffer 'seen'",
     RunningMean: "buffer 'mean'",
@@ -154,6 +171,7 @@ STATEFUL = {
     PythonCounter: "attribute 'step'",
     Teacher: "parameter 'teacher.weight'",
     HiddenState: "attribute 'hidden'",
+    OnlyOnce: "attribute 'used'",
 }
 
 
@@ -373,9 +391,14 @@ def test_nobodys_stream_moves(kind):
 
 @pytest.mark.parametrize("kind", RANDOM)
 def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
-    alone = play(made(kind), clients=clients()[:1], method="separate", engine="loop")
-    together = play(made(kind), method="separate", engine="loop")
-    assert torch.equal(scores(alone)[:, 0], scores(together)[:, 0])
+    made_of = Description(clients=4, data="given", setting=Named("given"), engine="loop")
+    federation = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
+    training, everyone, w = federation.training, federation.clients, federation.w
+    together = evaluate(training, everyone, w).loss
+    for i in range(4):
+        one = torch.tensor([i])
+        assert evaluate(training, everyone.take(one), w[one]).loss == together[i]
+    assert len(together.unique()) == 4
 
 
 @pytest.mark.parametrize("kind", RANDOM)
