@@ -240,3 +240,9 @@ def test_choosing_leaves_no_trace():
     chosen(module, "auto")
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_few_samples_to_try_a_model_with():
+    pairs = [(torch.arange(n)[:, None].double(), torch.zeros(n)) for n in (5, 2)]
+    assert Clients.of(pairs).few().flatten(1).tolist() == [[0, 1, 2], [1, 0, 1]]
+    assert Clients.of(pairs[:1]).few().flatten(1).tolist() == [[0, 1, 2], [4, 3, 2]]

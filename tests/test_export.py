@@ -1,14 +1,19 @@
 """A model that leaves the folder is the model that was scored."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.export import describe_layers, export_client
+from fedamp.description import Description
+from fedamp.export import describe_layers, export_client, how_to_build, write_model
 from fedamp.flat import FlatModel
 
 QUICK = {"rounds": 1, "epochs": 1, "clients": 10}
@@ -47,6 +52,55 @@ def test_layers_make_the_same_module():
     again = nn.Sequential(*[getattr(nn, name)(**options) for name, options in described])
     assert str(again).replace("[1, 8]", "(1, 8)") == str(module)
     again.load_state_dict(FlatModel(module).state_dict(FlatModel(module).row()))
+
+
+PAIRS = st.tuples(st.integers(1, 2), st.integers(1, 2))
+CONVOLUTIONS = st.fixed_dictionaries(
+    {"kernel_size": st.integers(1, 3), "out_channels": st.sampled_from([2, 4])},
+    optional={
+        "stride": PAIRS,
+        "padding": st.one_of(st.just("valid"), PAIRS),
+        "dilation": PAIRS,
+        "groups": st.sampled_from([1, 2]),
+        "bias": st.booleans(),
+        "padding_mode": st.sampled_from(["zeros", "reflect", "replicate", "circular"]),
+    },
+)
+NORMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "eps": st.floats(1e-6, 1),
+        "momentum": st.one_of(st.none(), st.floats(0.01, 1)),
+        "affine": st.booleans(),
+        "track_running_stats": st.booleans(),
+    },
+)
+POOLS = st.fixed_dictionaries(
+    {"kernel_size": st.integers(2, 3)},
+    optional={"stride": PAIRS, "padding": st.integers(0, 1), "dilation": PAIRS, "ceil_mode": st.booleans()},
+)
+
+
+@given(CONVOLUTIONS, NORMS, POOLS, st.sampled_from([nn.GELU("tanh"), nn.LeakyReLU(0.3), nn.ReLU(inplace=True)]))
+@settings(max_examples=60, deadline=None)
+def test_any_options_make_the_same_predictions(convolution, norm, pool, activation):
+    torch.manual_seed(0)
+    body = nn.Sequential(
+        nn.Conv2d(2, **convolution),
+        nn.BatchNorm2d(convolution["out_channels"], **norm),
+        activation,
+        nn.MaxPool2d(**pool),
+    )
+    x = torch.randn(30, 2, 16, 16)
+    module = nn.Sequential(*body, nn.Flatten(), nn.Linear(body(x).flatten(1).shape[1], 3))  # its statistics have moved
+    model = FlatModel(module)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        write_model(path, model, model.row(), how_to_build(Description(), module, (2, 16, 16), 3))
+        spec = json.loads(path.with_suffix(".json").read_text())
+        mine = nn.Sequential(*[getattr(nn, name)(**options) for name, options in spec["layers"]])
+        mine.load_state_dict(load_file(path))
+    assert torch.equal(mine.eval()(x).argmax(1), module.eval()(x).argmax(1))
 
 
 def test_what_can_not_be_exported(tmp_path):

@@ -23,13 +23,16 @@ from fedamp.data.schema import Schema, apply_schema, check_agreed, make_schema, 
 from fedamp.data.schema_json import read_schema
 from fedamp.data.silos import RawSilo, count_silos, read_silos
 from fedamp.description import DEFAULT_LR, Description, is_folder
+from fedamp.dropout import own_stream
 from fedamp.engine import Choice, choose_engine, compile_pays
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.local import Training
 from fedamp.methods import METHODS, Method, make_method
+from fedamp.model_check import check_model
 from fedamp.optimizers import Optimizer
 from fedamp.precision import resolve
+from fedamp.promise import draws
 from fedamp.rounds import Tamper, check_optimizer, poison
 from fedamp.rows import Rows
 from fedamp.settings import make_setting
@@ -198,13 +201,15 @@ def assemble(
     }
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(description, shape, material.num_outputs, clients.numbers, model, device)
-    _check_model(flat, clients, material.num_outputs, task)
     method = _plainly(method) if method else method_of(description, clients.groups)
     optimizer = optimizer_of(description, method)
     batching = Batching(description.batch_size, description.epochs, description.steps)
     precision = resolve(description.precision, device)
     training = Training(flat, optimizer, batching, description.seed, task, precision=precision)
-    choice = choose_engine(description.engine, training, clients, w)
+    with own_stream(description.seed, device):  # whatever is tried here draws from nobody's stream
+        check_model(flat, clients, material.num_outputs, task)
+        training = replace(training, draws_when_scored=draws(flat, clients.few()[0]))
+        choice = choose_engine(description.engine, training, clients, w)
     training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
     wanted = description.compile == "auto" and compile_pays(training, clients, description.rounds)
     if description.compile == "on" and device.type != "cuda":
@@ -275,26 +280,6 @@ def _tampering(description: Description, clients: Clients, flat: FlatModel) -> T
     return poison(description.poisoned, description.poison_scale, flat.num_params)
 
 
-def _check_model(flat: FlatModel, clients: Clients, num_outputs: int, task: Task) -> None:
-    """Raise where the model can't take the data, or has too few outputs for it; a regression has one and no more."""
-    name, row = type(flat.module).__name__, flat.row()
-    x, _ = clients.samples(clients.train[0][:2])
-    try:
-        with torch.no_grad():
-            output, _ = flat(row.params[0], row.buffers[0], x, training=False)
-    except Exception as error:  # whatever a user's module does
-        why = " ".join(str(error).split())[:200]
-        whole = "" if x.is_floating_point() else "; they are whole numbers, for an Embedding: give floats to others"
-        raise UserError(f"the model {name} fails on inputs of shape {tuple(x.shape)}: {why}{whole}") from None
-    many = output.ndim == 2 and task.name == "regression" and output.shape[1] > 1
-    if output.ndim != 2 or len(output) != len(x) or output.shape[1] < num_outputs or many:
-        cure = "; for classes give task='classification'" if many else ""
-        raise UserError(
-            f"the model {name} gives an output of shape {tuple(output.shape)} for {len(x)} samples; expected "
-            f"({len(x)}, {num_outputs}): one number for each class, or one for a regression{cure}"
-        )
-
-
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
@@ -332,7 +317,7 @@ def first_models(
     if isinstance(model, nn.Module):
         if description.init == "own":
             raise UserError("init is 'own', but one module was given; give a function that builds a model instead")
-        flat = FlatModel(copy.deepcopy(model).to(device))
+        flat = FlatModel(_copied(model).to(device))
         return flat, flat.row().repeat(len(numbers))
     builder = model or models.load_builder(description.model.name)
     parameters = description.model.parameters
@@ -344,6 +329,17 @@ def first_models(
     if description.init == "common":
         return flat, flat.row().repeat(len(numbers))
     return flat, Rows.cat([flat.row(first(number)) for number in numbers])
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # torch copies no tensor that hangs in a graph
+        why = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the model {type(model).__name__} can't be copied ({why}); give one that has not been used yet, or detach "
+            "what it keeps of its last pass"
+        ) from None
 
 
 def method_of(description: Description, groups: tuple[int, ...] | None = None) -> Method:

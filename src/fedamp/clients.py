@@ -92,6 +92,15 @@ class Clients:
             x = (x.to(self.scale.dtype) - shift) / self.scale
         return x, y
 
+    def few(self) -> Tensor:
+        """Return three training inputs of each of two clients, `(2, 3, ...)`, to try a model with.
+
+        Of a single client the first and the last; where there are fewer, some twice.
+        """
+        first, other = self.train[0], self.train[min(1, len(self) - 1)]
+        three = torch.arange(3)
+        return self.samples(torch.stack([first[three % len(first)], other[-1 - three % len(other)]]))[0]
+
     def to(self, device: torch.device) -> Clients:
         """Return the same clients with all that is looked up in a step on the device."""
 

@@ -6,9 +6,11 @@ under vmap, beside it. Here a mask is a counter hash, the same whether clients t
 
 import contextlib
 import math
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -147,12 +149,32 @@ def _result(x: Tensor, dropped: Tensor, inplace: bool) -> Tensor:
 
 @contextlib.contextmanager
 def own_stream(seed: int, device: torch.device) -> Iterator[None]:
-    """Give all other randomness inside (an LSTM's dropout, a user's torch.rand) a stream of its own."""
+    """Give all other randomness inside (an LSTM's dropout, a user's torch.rand) a stream of its own.
+
+    That of Python's `random` and of numpy's global generator too. After it all streams are where they were.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            seed_streams(seed, device)
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def seed_streams(seed: int, device: torch.device) -> None:
+    """Let the global streams begin anew: inside an `own_stream`, for one client after the other."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
     if device.type == "cuda":
-        with torch.random.fork_rng(devices=[device]):
-            torch.manual_seed(seed)
-            yield
+        torch.manual_seed(seed)
     else:  # torch.manual_seed would also reseed a GPU that nobody asked for
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            yield
+        torch.default_generator.manual_seed(seed)
+
+
+def streams(device: torch.device) -> tuple[object, ...]:
+    """Return where torch's, Python's and numpy's global streams stand: elsewhere means that someone has drawn."""
+    torches = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    numpy = np.random.get_state(legacy=False)["state"]
+    return random.getstate(), numpy["key"].tobytes(), numpy["pos"], *(state.numpy().tobytes() for state in torches)

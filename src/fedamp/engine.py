@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedamp import checks
 from fedamp.batches import Batching
 from fedamp.clients import Clients
+from fedamp.dropout import streams
 from fedamp.errors import UserError
 from fedamp.evaluate import outputs
 from fedamp.flat import FlatModel
@@ -81,7 +82,7 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
         if device.type == "cpu" and (work := step_work(training, clients)) > STACKED_WORK:
             return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
-    if training.model.side_by_side and not keeps_promise(training.model, _few(clients)):
+    if training.model.side_by_side and not keeps_promise(training.model, clients.few()):
         training.model.only_vmap()
     fault = _fault(training, clients, w, "stacked")
     if fault is not None and training.model.side_by_side:  # known layers in an unknown place: vmap may take them
@@ -157,22 +158,17 @@ def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | Non
         with warnings.catch_warnings():
             # torch warns where an operation has no batched form and is looped inside: slower than our own loop.
             warnings.filterwarnings("error", message=".*performance drop.*")
-            some = clients.take(two)
+            some, before = clients.take(two), streams(clients.x.device)
             ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
             x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
             if way == "stacked":
-                outputs(probe, ended, x)
+                outputs(probe, ended, x, some.numbers)
+                if streams(clients.x.device) != before:
+                    return "it draws from a global stream of random numbers, once for all clients"
                 model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
     except Exception as error:  # whatever a user's module does under vmap
         return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
-
-
-def _few(clients: Clients) -> Tensor:
-    """Return three samples of each of two clients, `(2, 3, ...)`; where there are fewer, some twice."""
-    held = [clients.train[0], clients.train[min(1, len(clients) - 1)]]
-    x, _ = clients.samples(torch.stack([positions[torch.arange(3) % len(positions)] for positions in held]))
-    return x
 
 
 def _gradient(w: Tensor, grad: object) -> Tensor:

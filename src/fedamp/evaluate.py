@@ -1,5 +1,7 @@
 """How good models are: rows + held-out samples -> a score and a loss for each client."""
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -7,13 +9,19 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from fedamp import seeds
 from fedamp.clients import Clients, Positions
+from fedamp.dropout import CoordinateDropout, dropout_key, own_stream, seed_streams
 from fedamp.local import Training
 from fedamp.precision import use_precision
 from fedamp.rows import Rows
 
 BATCH = 4096
 """Samples that one client's model sees at once."""
+
+NO_ROUND = 0
+"""Scoring's place among the rounds, which count from 1: a model that draws random numbers when it is scored draws the
+same ones in every round, so that rounds and models are compared under the same draws."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +37,41 @@ def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test")
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
-    with use_precision(training.precision, clients.x.device):
+    with use_precision(training.precision, clients.x.device), own_stream(training.seed, clients.x.device):
         scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
         if scores is None:
-            parts = [_one(training, clients, rows[slice(i, i + 1)], held[i]) for i in range(len(held))]
+            parts = [
+                _one(training, clients, rows[slice(i, i + 1)], number, held[i])
+                for i, number in enumerate(clients.numbers)
+            ]
             scores = torch.stack(parts)
     scores = scores.double().cpu()
     return Scores(metric=training.task.finish(scores[:, 0]), loss=scores[:, 1])
 
 
-def _one(training: Training, clients: Clients, row: Rows, positions: Tensor) -> Tensor:
-    """Return mean tally and loss of one client, `(2,)`."""
-    total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
-    for part in torch.split(positions, BATCH):
+def _one(training: Training, clients: Clients, row: Rows, number: int, positions: Tensor) -> Tensor:
+    """Return mean tally and loss of the client with this number, `(2,)`."""
+    device = row.params.device
+    total = torch.zeros(2, dtype=torch.float64, device=device)
+    seed_streams(seeds.number(training.seed, "other randomness", number, NO_ROUND), device)
+    for t, part in enumerate(torch.split(positions, BATCH), start=1):
         x, y = clients.samples(part)
-        with torch.no_grad():
+        with torch.no_grad(), _masks(training, _keys(training, [number]).to(device)[0], t):
             output, _ = training.model(row.params[0], row.buffers[0], x, training=False)
         total += _counts(training, output, y)
     return total / len(positions)
+
+
+def _keys(training: Training, numbers: Sequence[int]) -> Tensor:
+    """Return the keys of the masks under which clients are scored, `(n, 2)`."""
+    if not training.draws_when_scored:  # they take their time, and are not needed
+        return torch.zeros((len(numbers), 2), dtype=torch.int32)
+    return torch.stack([dropout_key(training.seed, number, NO_ROUND) for number in numbers])
+
+
+def _masks(training: Training, key: Tensor, t: int) -> AbstractContextManager[object]:
+    # Only where they are needed: torch leaves its fast way through a transformer where functions are watched.
+    return CoordinateDropout(key, t) if training.draws_when_scored else nullcontext()
 
 
 def _counts(training: Training, output: Tensor, y: Tensor) -> Tensor:
@@ -65,15 +90,20 @@ def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) 
     def work(part: slice) -> None:
         x, y = clients.samples(torch.stack(held[part]))
         with torch.no_grad():
-            output = outputs(training, rows[part], x)
+            output = outputs(training, rows[part], x, clients.numbers[part])
             scores[part] = vmap(partial(_counts, training))(output, y)
 
     training.in_chunks(len(rows), work)
     return scores / size
 
 
-def outputs(training: Training, rows: Rows, x: Tensor) -> Tensor:
-    """Return the outputs of n clients' models on n batches, `(n, B, k)`."""
+def outputs(training: Training, rows: Rows, x: Tensor, numbers: Sequence[int]) -> Tensor:
+    """Return the outputs of n clients' models on n batches, `(n, B, k)`; `numbers` are the clients'."""
     if training.model.side_by_side:
         return training.model.stacked(rows.params, rows.buffers, x, training=False)[0]
-    return vmap(lambda params, buffers, x: training.model(params, buffers, x, False)[0])(rows.params, rows.buffers, x)
+
+    def one(params: Tensor, buffers: Tensor, x: Tensor, key: Tensor) -> Tensor:
+        with _masks(training, key, 1):
+            return training.model(params, buffers, x, training=False)[0]
+
+    return vmap(one)(rows.params, rows.buffers, x, _keys(training, numbers).to(x.device))

@@ -356,7 +356,8 @@ def run(
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test); these are tensors, arrays,
     tables of numbers. Targets of a floating type are a regression, whole numbers are classes; `task` decides where
     that is wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names,
-    tables with a name and parameters, or objects of your own. The other settings are those of `Description`.
+    tables with a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen
+    BatchNorm) stay in it, unless all of it is. The other settings are those of `Description`.
     `out` is a folder to write the record to: a run that is there already is read again, one that was broken off goes
     on, and a folder of another run, of other data or of another model is an error that says what differs. `observer`
     is called with each round's line, and ends the run by returning False.

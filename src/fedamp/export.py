@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save
-from torch import nn
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
 
 from fedamp import models
 from fedamp.checkpoints import write_whole
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import read_schema
 from fedamp.description import Description
+from fedamp.dropout import own_stream
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
 from fedamp.methods import METHODS
@@ -23,23 +27,9 @@ from fedamp.records import read_models
 from fedamp.results import LAST, VALIDATED
 from fedamp.rows import Rows
 
-# Of each kind of layer, what its constructor needs to make it again; the names are the attributes' own.
-LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
-    nn.Flatten: (),
-    nn.Unflatten: ("dim", "unflattened_size"),
-    nn.Linear: ("in_features", "out_features"),
-    nn.Conv2d: ("in_channels", "out_channels", "kernel_size", "stride", "padding"),
-    nn.MaxPool2d: ("kernel_size",),
-    nn.BatchNorm1d: ("num_features",),
-    nn.BatchNorm2d: ("num_features",),
-    nn.LayerNorm: ("normalized_shape",),
-    nn.GroupNorm: ("num_groups", "num_channels"),
-    nn.Dropout: ("p",),
-    nn.ReLU: (),
-    nn.Tanh: (),
-    nn.GELU: (),
-    nn.Sigmoid: (),
-}
+PROBES = 8
+PROBE_SCALES = (0.1, 1.0, 10.0)
+"""Random samples on which an exported model has to give what the run's own gives, at each of these sizes."""
 
 
 def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
@@ -94,10 +84,44 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
 
 
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
-    """Write a row as a state dict, and beside it a JSON of how to build the module and feed it."""
-    tensors = {name: value.cpu().contiguous() for name, value in model.state_dict(row).items()}
-    write_whole(target, save(tensors))
-    write_whole(target.with_suffix(".json"), (json.dumps(how, indent=2) + "\n").encode())
+    """Write a row as a state dict, and beside it a JSON of how to build the module and feed it.
+
+    `layers` stand there only where a module that is built from them, and from nothing else than what is in the two
+    files, is seen to be the model that is exported.
+    """
+    tensors = save({name: value.cpu().contiguous() for name, value in model.state_dict(row).items()})
+    text = _text(how)
+    if how.get("layers") is not None and not _builds(text, tensors, model, row):
+        text = _text({**how, "layers": None})
+    write_whole(target, tensors)
+    write_whole(target.with_suffix(".json"), text)
+
+
+def _text(how: Mapping[str, Any]) -> bytes:
+    return (json.dumps(how, indent=2) + "\n").encode()
+
+
+def _builds(text: bytes, tensors: bytes, model: FlatModel, row: Rows) -> bool:
+    """Return whether the two files, used as docs/use.md says, give the model: in float64, on random inputs."""
+    how, stream = json.loads(text), torch.Generator().manual_seed(0)
+    with own_stream(0, torch.device("cpu")), torch.no_grad():
+        try:
+            built = nn.Sequential(*[getattr(nn, name)(**options) for name, options in how["layers"]])
+            built.load_state_dict(load(tensors))
+            own = model.fresh().cpu()
+            own.load_state_dict(model.state_dict(row))
+            for scale in PROBE_SCALES:
+                x = scale * torch.randn(PROBES, *how["input_shape"], generator=stream, dtype=torch.float64)
+                if not _same(*(module.double().eval()(x.clone()) for module in (built, own))):
+                    return False
+        except Exception:  # a layer that takes words instead of numbers, say: then there is no proof
+            return False
+    return True
+
+
+def _same(theirs: Tensor, ours: Tensor) -> bool:
+    """Whether two outputs are equal; nan, which proves nothing, never is."""
+    return theirs.shape == ours.shape and torch.allclose(theirs, ours, rtol=1e-9, atol=1e-12)
 
 
 def how_to_build(description: Description, module: nn.Module, shape: Sequence[int], outputs: int) -> dict[str, Any]:
@@ -130,17 +154,56 @@ def how_to_encode(schema: Schema) -> dict[str, Any]:
 
 
 def describe_layers(module: nn.Module) -> list[tuple[str, dict[str, Any]]] | None:
-    """Return a plain sequence of torch's own layers as names and options; None where the module is more than that."""
-    if type(module) is not nn.Sequential or any(type(layer) not in LAYERS for layer in module):
+    """Return a plain sequence of torch's own layers as names and options; None where the module is more than that.
+
+    The options are those of each layer's constructor that differ from their defaults. That they are all there is to
+    know is for `write_model` to see.
+    """
+    if type(module) is not nn.Sequential or _changed(module):
         return None
-    described = []
-    for layer in module:
-        options = {name: _plain(getattr(layer, name)) for name in LAYERS[type(layer)]}
-        if isinstance(layer, nn.Linear | nn.Conv2d) and layer.bias is None:
-            options["bias"] = False
-        described.append((type(layer).__name__, options))
-    return described
+    described = [_describe(layer) for layer in module]
+    return None if None in described else [layer for layer in described if layer is not None]
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _describe(layer: nn.Module) -> tuple[str, dict[str, Any]] | None:
+    """Return a layer's name and options; None where they do not say all of it, or are no plain values."""
+    kind, options = type(layer), {}
+    if getattr(nn, kind.__name__, None) is not kind or list(layer.children()) or _changed(layer):
+        return None
+    for name, parameter in inspect.signature(kind).parameters.items():
+        hidden = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if hidden or name in ("device", "dtype"):  # nothing, or what the state dict tells
+            continue
+        value = _has_bias(layer) if name == "bias" else getattr(layer, name, _Missing)
+        if not _is_plain(value):
+            return None
+        if not _is_default(value, parameter.default):
+            options[name] = value
+    return kind.__name__, options
+
+
+class _Missing:
+    """In the place of an option that the layer does not keep."""
+
+
+def _changed(part: nn.Module) -> bool:
+    """Whether this very object does something else than its class: it has hooks, or a method of its own."""
+    own = any(callable(getattr(type(part), name, None)) for name in vars(part))
+    return own or bool(part._forward_hooks or part._forward_pre_hooks)
+
+
+def _has_bias(layer: nn.Module) -> bool:
+    # A norm without weights has no bias either, and another option says so.
+    return layer.bias is not None or layer.weight is None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a value and give it back."""
+    if isinstance(value, tuple | list):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a constructor makes this value by itself; some make (1, 1) of 1."""
+    return bool(value == default) or (isinstance(value, tuple) and all(item == default for item in value))

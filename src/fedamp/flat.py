@@ -9,16 +9,21 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedamp.errors import UserError
+from fedamp.modes import Modes
 from fedamp.rows import Rows
 from fedamp.stacked import StackedModule
+from fedamp.traces import Untouched
 
 
 class FlatModel:
     """A module whose learned values are a row of d parameters, and its statistics a row of b buffer values.
 
     Parameters that do not require a gradient, and buffers that are not persistent, are constants: they stay in
-    the module, are never sent, and are the same for all clients. Integer buffers (a count of batches) travel as
-    floats and are rounded back.
+    the module, are never sent, and are the same for all clients. What a pass writes to such a buffer or to an attribute
+    is gone after it. Integer buffers (a count of batches) travel as floats and are rounded back.
+
+    Parts that were given in eval mode (a frozen BatchNorm) stay in it while the others train. A module that was given
+    in eval mode as a whole, as after loading, trains as a whole.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -40,6 +45,8 @@ class FlatModel:
                     "clients; if it is a constant (a mask, say), register it with persistent=False"
                 )
         self.dtype = dtypes.pop()
+        self._modes = Modes(self.module)
+        self._untouched = Untouched(self.module)
         self._stacked = StackedModule.of(self.module)
 
     @property
@@ -93,8 +100,17 @@ class FlatModel:
 
     def __call__(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return the module's output at a row, and its buffers after the pass."""
-        if self.module.training != training:
-            self.module.train(training)
+        self._modes.set(training)
+        with self._untouched.kept():
+            # A module may write into its weights (a clamp, an Embedding's max_norm): no score may change a model.
+            return self._pass(params if training else params.clone(), buffers, x)
+
+    def leaving_traces(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        """Do the same, but let all that the module writes to stay written: to see what it does by itself."""
+        self._modes.set(training)
+        return self._pass(params, buffers, x)
+
+    def _pass(self, params: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         named, carried = self.unflatten(params, buffers)
         values = {**named, **carried}
         output = functional_call(self.module, values, (x,))

@@ -43,6 +43,7 @@ class Training:
     engine: str = "loop"  # or "stacked"
     chunks: Chunks = field(default_factory=Chunks)  # how many clients are stacked at once
     precision: str = "fp32"  # "tf32" or "bf16", see `precision`
+    draws_when_scored: bool = False  # the module draws random numbers in eval mode, too
     events: list[str] = field(default_factory=list, compare=False)  # what is to be told of this training
 
     @cached_property

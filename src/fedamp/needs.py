@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from fedamp.dropout import own_stream
 from fedamp.flat import FlatModel
 from fedamp.methods import Method
 from fedamp.rows import Rows, State
@@ -88,7 +89,7 @@ def activations(model: FlatModel, x: Tensor) -> int:
     hooks = [part.register_forward_hook(count) for part in leaves]
     try:
         row = model.row()
-        with torch.no_grad():
+        with own_stream(0, x.device), torch.no_grad():
             model(row.params[0], row.buffers[0], x, training=False)
     finally:
         for hook in hooks:

@@ -1,16 +1,23 @@
-"""Whether a module does side by side what it does alone: measured, not believed.
+"""What a user's module does, measured before a run and not believed.
 
-Known layers may stand in a place where clients would mix (a pool over pictures without a channel axis), be used twice,
-or be patched; a module of one's own may promise more than it keeps. Two clients with different parameters go through
-the module both ways, in float64 on the CPU, where rounding is no excuse.
+Whether it does side by side what it does alone: known layers may stand in a place where clients would mix (a pool over
+pictures without a channel axis), be used twice, or be patched; a module of one's own may promise more than it keeps.
+Whether a pass changes the next one. Whether a scoring pass draws random numbers.
+
+In float64 on the CPU, where rounding is no excuse.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from fedamp.dropout import CoordinateDropout, dropout_key, own_stream, streams
 from fedamp.flat import FlatModel
+from fedamp.traces import differences
 
 TOLERANCE = 1e-6
 
@@ -34,11 +41,71 @@ def _same(probe: FlatModel, x: Tensor, training: bool) -> bool:
     together = params.clone().requires_grad_()
     outputs, after = probe.stacked(together, buffers, x.clone(), training)
     (gradients,) = torch.autograd.grad((outputs**2).sum(), together)
-    for i in range(2):
-        alone = params[i].clone().requires_grad_()
-        output, left = probe(alone, buffers[i], x[i].clone(), training)
-        (gradient,) = torch.autograd.grad((output**2).sum(), alone)
-        pairs = ((outputs[i], output), (gradients[i], gradient), (after[i], left))
-        if not all(a.shape == b.shape and torch.allclose(a, b, TOLERANCE, TOLERANCE) for a, b in pairs):
-            return False
+    alone = (_results(probe, params[i], buffers[i], x[i], training) for i in range(2))
+    return all(_close((outputs[i], gradients[i], after[i]), results) for i, results in enumerate(alone))
+
+
+def carried(model: FlatModel, x: Tensor) -> list[str] | None:
+    """Return what a pass leaves behind that changes the next one, as words; None where a pass changes nothing.
+
+    `x` are samples of two clients, `(2, B, ...)`: after passes over the second one's the first one's must give what
+    they gave before.
+    """
+    for dtype, tolerance in ((torch.float64, TOLERANCE), (model.dtype, 1e-3)):  # some modules take one type alone
+        with contextlib.suppress(Exception):  # whatever a module does: then nothing can be said of it
+            probe = FlatModel(model.fresh().cpu().to(dtype))
+            mine, other = x.detach().cpu().to(dtype if x.is_floating_point() else x.dtype)
+            before = _both_modes(probe, mine)
+            went_well = _use(probe, other)
+            if x.is_floating_point():
+                _use(probe, 10 * other)  # moves what is kept of the largest values, too
+            left = differences(probe.fresh(), probe.module)
+            if not went_well:  # for what was left behind, or for a reason of its own
+                return left or None
+            return None if _close(before, _both_modes(probe, mine), tolerance, equal_nan=True) else left
+    return None
+
+
+def _both_modes(model: FlatModel, x: Tensor) -> list[Tensor]:
+    row = model.row()
+    return [part for training in (True, False) for part in _results(model, row.params[0], row.buffers[0], x, training)]
+
+
+def _use(model: FlatModel, x: Tensor) -> bool:
+    """Take some passes as a plain loop would, and return whether all went well."""
+    row = model.row()
+    try:
+        for training in (True, False, True):
+            point = row.params[0].clone().requires_grad_()
+            output, _ = model.leaving_traces(point, row.buffers[0], x.clone(), training)
+            torch.autograd.grad((output**2).sum(), point)
+    except Exception:
+        return False
     return True
+
+
+def _results(
+    model: FlatModel, params: Tensor, buffers: Tensor, x: Tensor, training: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the output of one pass, the gradient, and the buffers after it; random numbers are the same every time."""
+    point = params.clone().requires_grad_()
+    with own_stream(0, x.device), CoordinateDropout(dropout_key(0, 0, 0), 1):
+        output, after = model(point, buffers, x.clone(), training)
+    (gradient,) = torch.autograd.grad((output**2).sum(), point)
+    return output, gradient, after
+
+
+def _close(
+    ours: Sequence[Tensor], theirs: Sequence[Tensor], tolerance: float = TOLERANCE, equal_nan: bool = False
+) -> bool:
+    pairs = zip(ours, theirs, strict=True)
+    return all(a.shape == b.shape and torch.allclose(a, b, tolerance, tolerance, equal_nan) for a, b in pairs)
+
+
+def draws(model: FlatModel, x: Tensor) -> bool:
+    """Return whether a scoring pass over samples `(B, ...)` draws random numbers."""
+    row = model.row()
+    with own_stream(0, x.device), torch.no_grad():
+        before = streams(x.device)
+        model(row.params[0], row.buffers[0], x, training=False)
+        return streams(x.device) != before

@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedamp.modes import Modes
+from fedamp.traces import Untouched
+
 
 class _Linear(nn.Linear):
     """n linear layers: `(B, n in) -> (B, n out)`, weights `(n, out, in)`."""
@@ -166,12 +169,14 @@ class StackedModule:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = self.compiled = copy.deepcopy(module)
+        self._modes = Modes(self.module)
         places = [part for _, part in self.module.named_modules(remove_duplicate=False)]
         once = {part for part in places if places.count(part) == 1}
         for part in list(self.module.modules()):
             if type(part) is nn.Sequential:
                 _join(part, once)
             part.__class__ = _WITH_CLIENTS.get(type(part), type(part))
+        self._untouched = Untouched(self.module)
 
     @classmethod
     def of(cls, module: nn.Module) -> StackedModule | None:
@@ -191,13 +196,14 @@ class StackedModule:
 
             # Every shape is compiled once. torch stops at 8, for code that is compiled over and over by mistake.
             dynamo.config.recompile_limit = max(64, dynamo.config.recompile_limit)
-            self.compiled = copy.deepcopy(self.module).train()  # it is for training passes alone
+            self.compiled = copy.deepcopy(self.module)
+            self._modes.set_copy(self.compiled, training=True)  # it is for training passes alone
             self.compiled.compile(dynamic=False)
 
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
         """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values, `(n, ...)`, move in place."""
-        if self.module.training != training:
-            self.module.train(training)
+        self._modes.set(training)
         beside = x.transpose(0, 1).flatten(1, 2)
-        output: Tensor = functional_call(self.compiled if training else self.module, dict(values), (beside,))
+        with self._untouched.kept():
+            output: Tensor = functional_call(self.compiled if training else self.module, dict(values), (beside,))
         return torch.unflatten(output, 1, (len(x), -1)).transpose(0, 1)

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedamp.errors import UserError
+
 
 @dataclass(frozen=True)
 class Task:
@@ -35,7 +37,7 @@ def _right_answers(output: Tensor, y: Tensor) -> Tensor:
 
 
 def _squared_errors(output: Tensor, y: Tensor) -> Tensor:
-    return ((output.squeeze(-1) - y) ** 2).sum()
+    return _squared_losses(output, y).sum()
 
 
 def _surprises(output: Tensor, y: Tensor) -> Tensor:
@@ -43,6 +45,11 @@ def _surprises(output: Tensor, y: Tensor) -> Tensor:
 
 
 def _squared_losses(output: Tensor, y: Tensor) -> Tensor:
+    if output.shape != (*y.shape, 1):  # torch would broadcast (B, k) against (B,) wherever k is 1 or B
+        raise UserError(
+            f"the model's output has shape {tuple(output.shape)} for {len(y)} samples of a regression; expected "
+            f"{(*y.shape, 1)}: one number for each"
+        )
     return (output.squeeze(-1) - y) ** 2
 
 

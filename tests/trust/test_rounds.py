@@ -180,3 +180,25 @@ def test_a_second_resume_trains_as_the_first(tmp_path):
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
+    pytest.importorskip("flwr")
+    from fedamp.data.schema import make_schema
+    from fedamp.data.silos import read_silo
+    from fedamp.deploy.plan import Plan, Seat
+    from fedamp.deploy.silo import open_silo
+    from fedamp.description import Description, Named
+
+    rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
+    (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+    description = Description(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
+    plan = Plan("test", description, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
+    silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
+    method, server = silo.federation.method, silo.federation.method.server_init(silo.federation.w)
+    _, message = method.server_send(server, 1)
+    _, metrics = silo.play(1, 0, message)
+    assert metrics["test.own.accuracy"] != metrics["test.received.accuracy"], "the two can't be told apart here"
+    for entry, made in (("own", 1), ("received", 0)):
+        spec = json.loads((tmp_path / "models" / f"{entry}.json").read_text())
+        assert spec["score"] == {"metric": "accuracy", "test": metrics[f"test.{entry}.accuracy"], "round": made}
