@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Sequence
 
 from experiments import PATIENCE, TROUBLES, TUNING_ROUNDS, VARIANTS, label_of
 from outcomes import NOT_RUN, OURS, PAPER, ROBUST, ROWS, Row, Told, found, gained, mean, named, of_label, read
@@ -15,6 +16,13 @@ def tried(value: int) -> str:
     return NOT_RUN if told is None else f"{told['received']['best']:.2f}"
 
 
+def tuned_spread(data: str, values: Sequence[float]) -> str:
+    """Return how far apart the validation scores of FedAMP's w are at these values of sigma."""
+    told = [read(f"tune-{data}", label_of("fedamp", value)) for value in values]
+    scores = [one["validation"]["own"] for one in told if one is not None]
+    return f"{max(scores) - min(scores):.2f}" if len(scores) == len(values) else NOT_RUN
+
+
 def in_words(mine: Told, theirs: Told) -> str:
     """Return a gain and its p, in words."""
     gain = gained(mine, theirs)
@@ -24,9 +32,9 @@ def in_words(mine: Told, theirs: Told) -> str:
     return f"{gain.points:+.2f} points ({p})"
 
 
-def against(data: str, ours: Row, other: str) -> str:
-    """Return the gain of a row of Table 3 over another by name, in words."""
-    return in_words(found(f"table3-{data}", ours), found(f"table3-{data}", named(other)))
+def against(table: str, ours: Row, other: str) -> str:
+    """Return the gain of a row of a table over another by name, in words."""
+    return in_words(found(table, ours), found(table, named(other)))
 
 
 def brief(variant: str, other: str) -> str:
@@ -95,16 +103,22 @@ def latest(table: str, label: str, entry: str) -> str:
     return str(max(rounds)) if rounds else NOT_RUN
 
 
+PREFIXES = (("", "table3"), ("pathological_", "table2"))
+
+
 def facts() -> dict[str, object]:
     """Return them all, by the names that they have in page.md."""
     numbers = {
         f"{prefix}{data}_{row.run.replace('-', '_')}_{row.entry}": mean(found(f"{table}-{data}", row))
-        for prefix, table in (("", "table3"), ("pathological_", "table2"))
+        for prefix, table in PREFIXES
         for data in ("emnist", "fmnist", "mnist")
         for row in ROWS
     }
     gains = {
-        f"gain_{data}_{ours.run.replace('-', '_')}_{ours.entry}_{other.replace('-', '')}": against(data, ours, other)
+        f"gain_{prefix}{data}_{ours.run.replace('-', '_')}_{ours.entry}_{other.replace('-', '')}": against(
+            f"{table}-{data}", ours, other
+        )
+        for prefix, table in PREFIXES
         for data in ("emnist", "fmnist", "mnist")
         for ours in OURS
         for other in ("Separate", "FedAvg", "FedAvg-FT", "FedProx-FT")
@@ -140,6 +154,8 @@ def facts() -> dict[str, object]:
         **{f"tried_{value}": tried(value) for value in (1, 100)},
         "u_early": window("fedamp-sigma-10", "received", 8, 12),
         "u_middle": window("fedamp-sigma-10", "received", 51, 60),
+        "emnist_fedamp_1000_own": mean(of_label("table3-emnist", "fedamp-sigma-1000", "own")),
+        "emnist_tuned_spread": tuned_spread("emnist", (10.0, 100.0, 1000.0)),
         "local_in": local_in,
         "local_out": local_out,
         "heard": heard("table3-fmnist", "fedamp-local", 90),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from experiments import GRIDS, JUDGED, RESULTS, TROUBLES, VARIANTS, label_of, tuned
+from experiments import GRIDS, JUDGED, RESULTS, TROUBLES, TUNING, VARIANTS, label_of, tuned
 from outcomes import DATA, NOT_RUN, OURS, PAPER, ROBUST, ROWS, TITLES, found, gain, of_label, read, score
 
 
@@ -22,16 +22,17 @@ def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
     return "\n".join(lines)
 
 
-def significance(data: str) -> str:
+def significance(table: str) -> str:
     """Return Wilcoxon's tests over clients: a client's accuracy is its mean over the seeds that both have."""
-    lines = ["| against | " + " | ".join(row.name for row in OURS) + " |", "|---|" + "---:|" * len(OURS)]
+    mine = [row for row in OURS if table.startswith("table3") or row.place is not None]
+    lines = ["| against | " + " | ".join(row.name for row in mine) + " |", "|---|" + "---:|" * len(mine)]
     for row in ROWS[: -len(OURS)]:
-        cells = [gain(found(f"table3-{data}", ours), found(f"table3-{data}", row)) for ours in OURS]
+        cells = [gain(found(table, ours), found(table, row)) for ours in mine]
         lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def tuning(data: str) -> str:
+def tuning(data: str, kind: str = "table3") -> str:
     """Return what was tried for each knob: validation accuracy of both models, what was chosen in bold; and the test's.
 
     The last two columns played no part in the choice.
@@ -39,9 +40,9 @@ def tuning(data: str) -> str:
     lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
     for method, (knob, values) in GRIDS.items():
         judged = JUDGED.get(method, ("own",))
-        best = {entry: tuned(data, method, entry) for entry in judged}
+        best = {entry: tuned(data, method, entry, kind) for entry in judged}
         for value in values:
-            told = read(f"tune-{data}", label_of(method, value))
+            told = read(f"{TUNING[kind]}-{data}", label_of(method, value))
             cells = []
             for entry in ("own", "received"):
                 number = NOT_RUN if told is None else f"{told['validation'][entry]:.2f}"
@@ -145,8 +146,10 @@ def tables() -> dict[str, str]:
     family = ("emnist", "fmnist", "mnist")
     return {
         **{kind: main_table(kind) for kind in PAPER},
-        **{f"significance_{data}": significance(data) for data in family},
+        **{f"significance_{data}": significance(f"table3-{data}") for data in family},
+        **{f"significance_pathological_{data}": significance(f"table2-{data}") for data in family},
         **{f"tuning_{data}": tuning(data) for data in family},
+        **{f"tuning_pathological_{data}": tuning(data, "table2") for data in family},
         "ablation": ablation(),
         "robustness": robustness(),
         "theorem1": theorems("convex", "gap"),

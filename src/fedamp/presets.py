@@ -42,7 +42,7 @@ _SAMPLES = {
 _SIGMA = {
     "mnist": {"fedamp": 1000.0, "heurfedamp": 10.0},
     "fmnist": {"fedamp": 10.0, "heurfedamp": 100.0},
-    "emnist": {"fedamp": 1000.0, "heurfedamp": 10.0},
+    "emnist": {"fedamp": 10.0, "heurfedamp": 10.0},
 }
 _MIXTURE = {"mnist": 0.9, "fmnist": 0.1, "emnist": 0.1}
 
