@@ -301,7 +301,11 @@ def resume_command(
 
     if (folder / compare.PLAN).exists():
         return _play_comparison(compare.read_plan(folder), folder, data_dir, None, _renderer("text"))
-    run_one(Description.of(read_run(folder).description), folder, json_, data_dir)
+    run = read_run(folder)
+    description = Description.of(run.description)
+    if description.setting.name == "federation" and run.finished and run.result is not None:
+        return show_result(run.result, folder, json_)  # nobody has its data in one place: there is nothing to compare
+    run_one(description, folder, json_, data_dir)
 
 
 @app.command("export")

@@ -255,6 +255,8 @@ class Record:
             "seconds": self.seconds,
             "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
             "facts": {**self.facts, "sizes": samples, "rows": places},
+            # Each silo has its own models at home, with their scores; the server has what it would send next.
+            "models": {"received": {"round": self.hub.k, "scores": _last_scores(received, self.metric)}},
         }
         models = {"received": joined["received"]} if "received" in joined else {}
         run.finish(result, models, torch.stack(self.xis) if self.xis else None, forget=False)
@@ -321,6 +323,14 @@ def _placed(xi: Tensor, places: Sequence[int], m: int) -> Tensor:
     index = torch.tensor(places)
     whole[index[:, None], index] = xi.cpu().float()
     return whole
+
+
+def _last_scores(received: Mapping[str, Any], metric: str) -> list[float | None] | None:
+    """Return the test scores of what the server would send next, by silo; None for those that did not tell."""
+    if "test" not in received:
+        return None
+    scores = [None if value in (None, "inf") else float(value) for value in received["test"]["received"][metric]]
+    return [None if score is None else 100 * score if metric == "accuracy" else score for score in scores]
 
 
 def _grown(xi: Tensor, m: int) -> Tensor:
