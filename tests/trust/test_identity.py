@@ -189,6 +189,17 @@ def doubled(x):
     return FACTOR * x
 
 
+def plus(x):
+    return x + 1
+
+
+def minus(x):
+    return x - 1
+
+
+minus.__qualname__ = "plus"
+
+
 def plain_net():
     return nn.Sequential(nn.Linear(3, 2))
 
@@ -208,6 +219,7 @@ def test_code_is_told_apart_by_what_it_does():
     finally:
         FACTOR = 2.0
     assert code_digest(uses_doubled) == before
+    assert code_digest(plus) != code_digest(minus), "the same names and numbers, another operation"
     assert code_digest(Halved) != code_digest(Thirds)
     assert code_digest(like(Halved)) != code_digest(like(Thirds))
     assert code_digest(linear()) == code_digest(linear())
@@ -268,10 +280,12 @@ def test_a_comparison_is_not_mixed_of_two_kinds_of_data(fedamp_command, methods)
     """Neither shown again, nor added to: the Separate in the folder learned from other labels."""
     write_silos()
     assert fedamp_command(*COMPARE, "--out", "both")[0] == 0
+    plan = Path("both/comparison.json").read_bytes()
     write_silos(flip=True)
     code, out, err = fedamp_command(*COMPARE[:-1], methods, "--out", "both")
     assert (code, out) == (2, "")
     assert "not those that it learned from" in err
+    assert Path("both/comparison.json").read_bytes() == plan
 
 
 def test_a_comparison_of_other_data_has_another_folder(fedamp_command):

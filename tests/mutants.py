@@ -1,0 +1,223 @@
+"""Faults put into the code on purpose, one at a time: each must be noticed by a test.
+
+    make mutants                       # all of them
+    python tests/mutants.py export     # those in files whose name has this word
+
+A test that never fails proves nothing. `test_mutants.py` keeps this list true to the code: every text below still
+stands where it is said to stand.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: in `file`, `before` becomes `after`; `tests` are pytest's arguments for the tests that notice."""
+
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+MUTANTS = (
+    # what a result belongs to
+    Mutant(
+        "inputs.py",
+        "return [words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)]",
+        "return []",
+        "tests/trust/test_identity.py -k refused_in_the_old_folder",
+    ),
+    Mutant(
+        "identity.py",
+        "return _tensors([clients.x, clients.y, *scaling], words)",
+        "return _tensors([clients.x, *scaling], words)",
+        "tests/trust/test_identity.py -k 'what_makes_other_data and label'",
+    ),
+    Mutant(
+        "identity.py",
+        "return _tensors([w.params, w.buffers], code_digest(builder, flat.module))",
+        "return code_digest(builder)",
+        "tests/trust/test_identity.py -k 'from_python_is_refused and first'",
+    ),
+    Mutant(
+        "code_digest.py",
+        "self.sum.update(code.co_code)",
+        "pass",
+        "tests/trust/test_identity.py -k told_apart",
+    ),
+    Mutant(
+        "code_digest.py",
+        'self.add("set", sorted(map(repr, thing)))',
+        'self.add("set", list(map(repr, thing)))',
+        "tests/trust/test_identity.py -k every_process",
+    ),
+    # records
+    Mutant(
+        "records.py",
+        "if there is not None and self.begun and (what := self.differences(description)):",
+        "if there is not None and False and (what := self.differences(description)):",
+        "tests/trust/test_identity.py -k another_run_from_python",
+    ),
+    Mutant(
+        "records.py",
+        "if self.description() is None or self.differences(description):",
+        "if self.description() is None:",
+        "tests/trust/test_identity.py -k refused_in_the_old_folder",
+    ),
+    Mutant(
+        "records.py",
+        'return result if result is not None and result.get("finished") else None',
+        "return result",
+        "tests/trust/test_kept_models.py -k 'seen_enough and fedamp'",
+    ),
+    Mutant(
+        "records.py",
+        "saved, before = None, []  # rounds are missing from the record: begin anew",
+        "pass",
+        "tests/test_mutants.py -k missing_rounds",
+    ),
+    Mutant(
+        "checkpoints.py",
+        "best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in told.items()}",
+        "best = {}",
+        "tests/trust/test_kept_models.py -k survives_a_stop",
+    ),
+    # runs
+    Mutant(
+        "experiment.py",
+        "going_on = observer(line) is not False",
+        "observer(line)",
+        "tests/trust/test_kept_models.py -k 'seen_enough and separate'",
+    ),
+    Mutant(
+        "experiment.py",
+        "        _forget_after(at.k, history, folder)\n",
+        "",
+        "tests/trust/test_kept_models.py -k between_a_line_and_its_state",
+    ),
+    Mutant(
+        "experiment.py",
+        'entry: Snapshot(k - 1 if entry == "received" else k, score, models[entry])',
+        "entry: Snapshot(k, score, models[entry])",
+        "tests/trust/test_kept_models.py -k 'survives_a_stop or fine_tuned_twin or received_is'",
+    ),
+    Mutant(
+        "experiment.py",
+        'choice = replace(federation.choice, engine=how["engine"], chunk=how["chunk"], threads=how["threads"])',
+        "choice = federation.choice",
+        "tests/trust/test_kept_models.py -k second_resume",
+    ),
+    Mutant(
+        "experiment.py",
+        "score = mean if task.higher_is_better else -mean",
+        "score = mean",
+        "tests/trust/test_kept_models.py -k lowest_error",
+    ),
+    Mutant(
+        "results.py",
+        "return self.best_models.get(self.method.scored, self.last_models[self.method.scored])",
+        "return self.last_models[self.method.scored]",
+        "tests/trust/test_kept_models.py -k by_validation_and_never",
+    ),
+    Mutant(
+        "clients.py",
+        "train = [positions[~unseen[self._originals(positions)]] for positions in train]",
+        "pass",
+        "tests/trust/test_validation.py",
+    ),
+    # compare
+    Mutant(
+        "compare.py",
+        "    _check_inputs(runs, targets, whole, folder)\n",
+        "",
+        "tests/trust/test_identity.py -k 'two_kinds_of_data'",
+    ),
+    Mutant(
+        "compare.py",
+        "told.append(data_digest(load_material(first, data_dir)))",
+        "pass",
+        "tests/trust/test_identity.py -k comparison_of_other_data",
+    ),
+    Mutant(
+        "compare.py",
+        'table = score_table(record.lines, scored, metric, on="validation")',
+        "table = score_table(record.lines, scored, metric)",
+        "tests/trust/test_comparisons.py -k never_sees_a_test_sample",
+    ),
+    Mutant(
+        "compare.py",
+        "    check_possible([run for run",
+        "    str([run for run",
+        "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
+    ),
+    # export
+    Mutant(
+        "export.py",
+        "stacks = read_models(folder / (MODELS if validated is None else BEST))",
+        "stacks = read_models(folder / MODELS)",
+        "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
+    ),
+    Mutant(
+        "export.py",
+        'kept = validated or run.result["models"][entry]',
+        'kept = {**run.result["models"][entry], "scores": run.result["per_client"]}',
+        "tests/trust/test_kept_models.py -k exported_score",
+    ),
+    # statistics
+    Mutant(
+        "report/stats.py",
+        "DIGITS = 9",
+        "DIGITS = 16",
+        "tests/trust/test_statistics.py",
+    ),
+)
+
+
+def noticed(mutant: Mutant) -> bool:
+    """Return whether the tests fail with the fault in place."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        path = copy / "fedamp" / mutant.file
+        text = path.read_text()
+        assert text.count(mutant.before) == 1, f"{mutant.file} has {mutant.before!r} {text.count(mutant.before)} times"
+        path.write_text(text.replace(mutant.before, mutant.after))
+        command = f"{sys.executable} -m pytest -q -x -p no:cacheprovider -m 'not slow' {mutant.tests}"
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(copy)},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if done.returncode not in (0, 1):  # no test was found, or none could be collected
+            raise SystemExit(f"{command}\n{done.stdout[-2000:]}")
+        return done.returncode == 1
+
+
+def main() -> None:
+    """Put every fault in, and say which were not noticed."""
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    missed = 0
+    for mutant in (mutant for mutant in MUTANTS if word in mutant.file):
+        seen = noticed(mutant)
+        missed += not seen
+        print(f"{'noticed' if seen else 'MISSED '}  {mutant.file}: {mutant.after.strip() or '(left out)'}", flush=True)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
