@@ -25,8 +25,8 @@ demo: setup  ## all nine methods on handwritten digits: who gains by collaborati
 	@printf 'open this page in a browser: '
 	@$(BIN)/fedamp report runs/demo
 
-test: setup  ## the fast tests
-	$(BIN)/python -m pytest -q -m "not slow"
+test: setup  ## the fast tests, on all cores
+	$(BIN)/python -m pytest -q -m "not slow" -n auto
 
 test-all: test  ## every test: the fast ones, then the slow ones
 	$(BIN)/python -m pytest -q -m slow

@@ -160,7 +160,7 @@ def test_so_is_a_silo_of_a_federation(fedamp_command, monkeypatch):
     operate = pytest.importorskip("fedamp.deploy.operate")
     silo = {"name": "clinic[a]", "state": "set aside", "reason": "reply [3] is odd[/]"}
     monkeypatch.setattr(operate, "status", lambda folder: (None, {"silos": [silo]}))
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(terminal.out, "width", 200)
     out = fedamp_command("federation", "status", "here")[1]
     assert "clinic[a]" in out
     assert "reply [3] is odd[/]" in out
