@@ -66,7 +66,11 @@ def descent(w: Tensor, grad: Grad) -> Tensor:
 
 
 def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
-    """Return the gradient of F(w) + strength/2 |w - anchor|^2."""
+    """Return the gradient of F(w) + strength/2 |w - anchor|^2.
+
+    Where lr strength > 1 a step along it would overshoot. The engine knows this direction, and takes such a pull at the
+    step's end instead: `optimizers.Pull`.
+    """
     return torch.addcmul(grad(w), strength, w - anchor)
 
 
