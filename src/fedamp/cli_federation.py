@@ -114,6 +114,7 @@ SIMULATED = (
     "noisy_clients",
     "poisoned",
     "poison_scale",
+    "replies",
 )
 """What the silos themselves decide, or what nobody wants."""
 

@@ -160,7 +160,9 @@ def _play(description: Description, federation: Federation, folder: RunFolder | 
             clock = time.perf_counter()
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
-            played = play_round(method, server, state, k, local_for, present, federation.tamper)
+            checked = description.replies == "checked"
+            poisoned = description.poisoned
+            played = play_round(method, server, state, k, local_for, present, federation.tamper, checked, poisoned)
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
             line = _line(k, played, training.take_events())
             record({**line, **scores, "seconds": time.perf_counter() - clock})
@@ -273,6 +275,8 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
 def _line(k: int, played: Round, events: list[str]) -> dict[str, Any]:
     who = played.present.nonzero()[:, 0]
     line: dict[str, Any] = {"round": k, "present": played.present.tolist()}
+    if played.refused:
+        line["refused"] = {str(client): why for client, why in played.refused.items()}
     for name, loss in played.losses.items():
         line["train_loss" + (f"_{name}" if name else "")] = spread(loss.tolist(), who.tolist(), len(played.present))
     for name, value in played.diagnostics.items():

@@ -62,9 +62,7 @@ class Optimizer:
         count = 2 if self.name == "adam" else int(self.momentum > 0)
         return tuple(torch.zeros_like(w) for _ in range(count))
 
-    def step(
-        self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None = None
-    ) -> None:
+    def step(self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None = None) -> None:
         """Take step t (from 1) against the direction; `w` and the moments are changed in place."""
         if self.weight_decay:
             direction = direction + self.weight_decay * w

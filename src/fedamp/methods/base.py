@@ -84,6 +84,8 @@ class Method(ABC):
     lr: ClassVar[float] = 1e-3
     plain_sgd_only: ClassVar[bool] = False
     """Whether the method's own mathematics rests on plain SGD steps."""
+    answers: ClassVar[Mapping[str, str]] = {}
+    """Which model of the message a model of the reply was trained from or near, where the two have different names."""
 
     @abstractmethod
     def server_init(self, w: Rows) -> State:

@@ -8,7 +8,7 @@ Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Algorithm 1.
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ class MessagePassing(Method):
 
     Local training starts at the cloud model (start="u") or where the client's last round ended (start="w").
     """
+
+    answers: ClassVar[Mapping[str, str]] = {"w": "u"}
 
     lam: float = 1.0
     alpha: float | str = "paper"

@@ -1,0 +1,203 @@
+"""Which replies can be used: one check for the simulation and for a federation, in the same words.
+
+A reply that is not finite, or that lies far beyond what the others do, is refused: its sender counts as absent.
+
+Symbols: u what was sent to a client, w what it replies, |w - u| its move, K_i the steps that it took.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedamp.rows import Message, column_blocks
+
+BUFFERS = ".buffers"
+SHORT = 1e-6
+"""Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
+MOST_ROOM = 10.0
+"""A client that took a hundred times as many steps as the others may go ten times as far, and nobody further."""
+CURE = "Lower the learning rate, or look at the data and at what is sent"
+
+Client = TypeVar("Client", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a reply may be out, in medians of the federation.
+
+    `move_factor` was chosen between two things that were measured (benchmarks/moves.py), in medians, for moves longer
+    than the model. The longest move of an honest client was 5.9, in the first round of a model that begins with zeros,
+    by a client with 100 times as many samples as the others; with like numbers of samples it was 3.3. The shortest move
+    of a ten-fold flip, by those third of the clients that move least, was 8.
+    """
+
+    move_factor: float = 7.0  # a move; up to the length of what was sent it is free
+    norm_factor: float = 10.0  # the length of a reply
+    samples_factor: float = 1000.0  # its sample count, and what its model carries along
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far a reply lies from what was sent, and how long that is."""
+
+    far: float  # |w - u|
+    sent: float  # |u|
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finite reply in numbers, summed in float64."""
+
+    lengths: Mapping[str, float]  # by entry; `w.buffers` is what w carries along
+    moves: Mapping[str, Move] = field(default_factory=dict)  # of the entries that answer one of the message
+    steps: float = 1.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a reply is refused: in words that stay the same from round to round, and with this round's numbers."""
+
+    cause: str
+    told: str
+
+
+def measure(reply: Message, sent: Message, answers: Mapping[str, str], steps: Tensor) -> list[Measured | None]:
+    """Return n replies in numbers, None for one that is not finite; `sent` are their messages, `steps` is `(n, 1)`.
+
+    `answers` names the entry of the message that an entry of the reply answers, where it is not its own name. One pass
+    over the rows, and one wait for the device.
+    """
+    columns = {"steps": steps[:, 0].double()}
+    for name, rows in reply.items():
+        u = sent.get(answers.get(name, name))
+        origin = u.params if u is not None and u.params.shape == rows.params.shape else None
+        columns |= {f"{kind} {name}": column for kind, column in _sums(rows.params, origin).items()}
+        if rows.buffers.numel():
+            columns |= {f"{kind} {name}{BUFFERS}": column for kind, column in _sums(rows.buffers).items()}
+    table = torch.stack([column.to(steps.device) for column in columns.values()], dim=1).tolist()
+    return [_measured(dict(zip(columns, row, strict=True))) for row in table]
+
+
+def _sums(rows: Tensor, origin: Tensor | None = None) -> dict[str, Tensor]:
+    """Return each row's length, its distance from the same row of `origin`, and that one's length, in float64."""
+    kinds = ("length",) if origin is None else ("length", "far", "sent")
+    total = {kind: torch.zeros(len(rows), dtype=torch.float64, device=rows.device) for kind in kinds}
+    for block in column_blocks(rows):
+        part = rows[:, block].double()
+        total["length"] += part.square().sum(1)
+        if origin is not None:
+            start = origin[:, block].double()
+            total["sent"] += start.square().sum(1)
+            total["far"] += (part - start).square_().sum(1)
+    return {kind: squares.sqrt_() for kind, squares in total.items()}
+
+
+def _measured(row: Mapping[str, float]) -> Measured | None:
+    def of(kind: str) -> dict[str, float]:
+        return {key.removeprefix(f"{kind} "): value for key, value in row.items() if key.startswith(f"{kind} ")}
+
+    if not all(math.isfinite(value) for value in row.values()):
+        return None
+    sent = of("sent")
+    return Measured(of("length"), {name: Move(far, sent[name]) for name, far in of("far").items()}, row["steps"])
+
+
+def waiting(sent: Message, answers: Mapping[str, str], like: Message) -> dict[str, list[float]]:
+    """Return how long the messages are that clients who are absent would have answered, by the reply's entries."""
+    told = {name: sent.get(answers.get(name, name)) for name in like}
+    return {name: _sums(rows.params)["length"].tolist() for name, rows in told.items() if rows is not None}
+
+
+def refused(
+    replies: Mapping[Client, Measured],
+    limits: Limits,
+    waiting: Mapping[str, Sequence[float]],
+    known: Collection[Mapping[str, float]] = (),
+) -> dict[Client, Refusal]:
+    """Return who is refused, and why; `waiting` are lengths of the messages of those who did not reply.
+
+    `known` are lengths that were accepted before, where somebody remembers them.
+    """
+    steps = {who: one.steps for who, one in replies.items()}
+    entries = {name: {who: one.moves[name] for who, one in replies.items()} for name in _names(replies)}
+    found: dict[Client, Refusal] = {}
+    for name, moves in entries.items():
+        found |= strays(name, moves, steps, waiting.get(name, ()), limits.move_factor)
+    lengths = {who: one.lengths for who, one in replies.items()}
+    return found | outliers(lengths, dict(enumerate(known)), limits, steps)
+
+
+def _names(replies: Mapping[Client, Measured]) -> list[str]:
+    return list(dict.fromkeys(name for one in replies.values() for name in one.moves))
+
+
+def strays(
+    name: str, moves: Mapping[Client, Move], steps: Mapping[Client, float], waiting: Sequence[float], factor: float
+) -> dict[Client, Refusal]:
+    """Return who has gone astray: further than the model is long, and than `factor` times the median move.
+
+    A flipped model -s w lies |s w + u| from u, which is more than |u|, while an honest client moves a fraction of that;
+    where it moves more, as in the first rounds of a small model, the others do too. A move goes with the root of its
+    steps: so moves are compared, and the longer walk has more room. Who is absent counts as if it had moved by its
+    model's length: a few who lie can't be the median of a round in which few are there.
+    """
+    middle = lower_median(list(steps.values()))
+    room = {who: _room(steps[who] / middle) for who in moves}
+    scale = lower_median([*(move.far / room[who] for who, move in moves.items()), *filter(None, waiting)])
+    found = {}
+    for who, move in moves.items():
+        usual = scale * room[who]
+        if move.far > move.sent and move.far > factor * usual and move.far > SHORT:
+            found[who] = Refusal(
+                f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
+                "and further than that is long",
+                f"its {name} lies {move.far:.4g} from what was sent, more than {factor:g} times the federation's "
+                f"median of {usual:.4g} for as many steps, and more than that is long ({move.sent:.4g})",
+            )
+    return found
+
+
+def _room(ratio: float) -> float:
+    return min(max(math.sqrt(ratio), 1 / MOST_ROOM), MOST_ROOM)
+
+
+def outliers(
+    lengths: Mapping[Client, Mapping[str, float]],
+    known: Mapping[Hashable, Mapping[str, float]],
+    limits: Limits,
+    steps: Mapping[Client, float] | None = None,
+) -> dict[Client, Refusal]:
+    """Return who is refused for an entry that is much longer than the federation's median.
+
+    `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
+    median is the lower one: of two, a single stranger can't lift it. Who takes many more steps than the others, or many
+    fewer, has more room: a model that begins with zeros grows with the steps, and SCAFFOLD's controls shrink.
+    """
+    found: dict[Client, Refusal] = {}
+    middle_steps = lower_median(list(steps.values())) if steps else 1.0
+    for entry in dict.fromkeys(name for one in lengths.values() for name in one):
+        now = {who: one[entry] for who, one in lengths.items() if entry in one}
+        middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
+        # Buffers may count batches, which go with the samples.
+        counted = entry == "samples" or entry.endswith(BUFFERS)
+        factor = limits.samples_factor if counted else limits.norm_factor
+        for who, length in now.items():
+            room = _room(steps[who] / middle_steps) if steps and not counted else 1.0
+            if length > factor * middle * max(room, 1 / room) and length > SHORT:
+                what = "sample count" if entry == "samples" else f"norm of {entry}"
+                found[who] = Refusal(
+                    f"its {what} is more than {factor:g} times the federation's median",
+                    f"its {what} is {length:.4g}, more than {factor:g} times the federation's median of {middle:.4g}",
+                )
+    return found
+
+
+def lower_median(values: Sequence[float]) -> float:
+    """Return the lower of the two in the middle."""
+    return sorted(values)[(len(values) - 1) // 2]
