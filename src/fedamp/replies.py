@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from fedamp.rows import Message, column_blocks
+from fedamp.rows import Message, Rows, column_blocks
 
 BUFFERS = ".buffers"
 SHORT = 1e-6
 """Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
-MOST_ROOM = 10.0
-"""A client that took a hundred times as many steps as the others may go ten times as far, and nobody further."""
+MOST_STEPS = 100.0
+"""More than a hundred times as many steps as the others, or fewer than a hundredth, is as good as that."""
 CURE = "Lower the learning rate, or look at the data and at what is sent"
 
 Client = TypeVar("Client", bound=Hashable)
@@ -55,7 +55,8 @@ class Measured:
     """A finite reply in numbers, summed in float64."""
 
     lengths: Mapping[str, float]  # by entry; `w.buffers` is what w carries along
-    moves: Mapping[str, Move] = field(default_factory=dict)  # of the entries that answer one of the message
+    moves: Mapping[str, Move] = field(default_factory=dict)  # of models
+    changed: Mapping[str, float] = field(default_factory=dict)  # of changes: the length of what is changed
     steps: float = 1.0
 
 
@@ -67,21 +68,35 @@ class Refusal:
     told: str
 
 
-def measure(reply: Message, sent: Message, answers: Mapping[str, str], steps: Tensor) -> list[Measured | None]:
+class Answering(Protocol):
+    """What is asked of a method here: see `methods.base.Method`."""
+
+    @property
+    def answers(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def changes(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+def measure(reply: Message, sent: Message, method: Answering, steps: Tensor) -> list[Measured | None]:
     """Return n replies in numbers, None for one that is not finite; `sent` are their messages, `steps` is `(n, 1)`.
 
-    `answers` names the entry of the message that an entry of the reply answers, where it is not its own name. One pass
-    over the rows, and one wait for the device.
+    One pass over the rows, and one wait for the device.
     """
     columns = {"steps": steps[:, 0].double()}
     for name, rows in reply.items():
-        u = sent.get(answers.get(name, name))
-        origin = u.params if u is not None and u.params.shape == rows.params.shape else None
-        columns |= {f"{kind} {name}": column for kind, column in _sums(rows.params, origin).items()}
+        model = None if name in method.changes else _answered(name, rows, sent, method)
+        columns |= {f"{kind} {name}": column for kind, column in _sums(rows.params, model).items()}
         if rows.buffers.numel():
-            columns |= {f"{kind} {name}{BUFFERS}": column for kind, column in _sums(rows.buffers).items()}
+            columns[f"length {name}{BUFFERS}"] = _sums(rows.buffers)["length"]
+        if (changed := sent.get(method.changes.get(name, ""))) is not None:
+            columns[f"changed {name}"] = _sums(changed.params)["length"]
     table = torch.stack([column.to(steps.device) for column in columns.values()], dim=1).tolist()
     return [_measured(dict(zip(columns, row, strict=True))) for row in table]
+
+
+def _answered(name: str, rows: Rows, sent: Message, method: Answering) -> Tensor | None:
+    u = sent.get(method.answers.get(name, name))
+    return u.params if u is not None and u.params.shape == rows.params.shape else None
 
 
 def _sums(rows: Tensor, origin: Tensor | None = None) -> dict[str, Tensor]:
@@ -105,12 +120,13 @@ def _measured(row: Mapping[str, float]) -> Measured | None:
     if not all(math.isfinite(value) for value in row.values()):
         return None
     sent = of("sent")
-    return Measured(of("length"), {name: Move(far, sent[name]) for name, far in of("far").items()}, row["steps"])
+    moves = {name: Move(far, sent[name]) for name, far in of("far").items()}
+    return Measured(of("length"), moves, of("changed"), row["steps"])
 
 
-def waiting(sent: Message, answers: Mapping[str, str], like: Message) -> dict[str, list[float]]:
+def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
     """Return how long the messages are that clients who are absent would have answered, by the reply's entries."""
-    told = {name: sent.get(answers.get(name, name)) for name in like}
+    told = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
     return {name: _sums(rows.params)["length"].tolist() for name, rows in told.items() if rows is not None}
 
 
@@ -125,12 +141,13 @@ def refused(
     `known` are lengths that were accepted before, where somebody remembers them.
     """
     steps = {who: one.steps for who, one in replies.items()}
-    entries = {name: {who: one.moves[name] for who, one in replies.items()} for name in _names(replies)}
     found: dict[Client, Refusal] = {}
-    for name, moves in entries.items():
+    for name in _names(replies):
+        moves = {who: one.moves[name] for who, one in replies.items()}
         found |= strays(name, moves, steps, waiting.get(name, ()), limits.move_factor)
     lengths = {who: one.lengths for who, one in replies.items()}
-    return found | outliers(lengths, dict(enumerate(known)), limits, steps)
+    changed = {who: one.changed for who, one in replies.items()}
+    return found | outliers(lengths, dict(enumerate(known)), limits, changed, slack(list(steps.values())))
 
 
 def _names(replies: Mapping[Client, Measured]) -> list[str]:
@@ -140,47 +157,61 @@ def _names(replies: Mapping[Client, Measured]) -> list[str]:
 def strays(
     name: str, moves: Mapping[Client, Move], steps: Mapping[Client, float], waiting: Sequence[float], factor: float
 ) -> dict[Client, Refusal]:
-    """Return who has gone astray: further than the model is long, and than `factor` times the median move.
+    """Return who has gone astray: further than the model is long, and than `factor` times the usual move.
 
-    A flipped model -s w lies |s w + u| from u, which is more than |u|, while an honest client moves a fraction of that;
-    where it moves more, as in the first rounds of a small model, the others do too. A move goes with the root of its
-    steps: so moves are compared, and the longer walk has more room. Who is absent counts as if it had moved by its
-    model's length: a few who lie can't be the median of a round in which few are there.
+    A flipped model -s w lies |s w + u| from u, which is more than |u|. An honest client moves a fraction of that; where
+    it moves more, as in the first rounds of a small model, the others do too.
     """
-    middle = lower_median(list(steps.values()))
-    room = {who: _room(steps[who] / middle) for who in moves}
-    scale = lower_median([*(move.far / room[who] for who, move in moves.items()), *filter(None, waiting)])
-    found = {}
+    usual, found = usual_moves(moves, steps, waiting), {}
     for who, move in moves.items():
-        usual = scale * room[who]
-        if move.far > move.sent and move.far > factor * usual and move.far > SHORT:
+        if move.far > max(move.sent, factor * usual[who], SHORT):
             found[who] = Refusal(
                 f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
                 "and further than that is long",
                 f"its {name} lies {move.far:.4g} from what was sent, more than {factor:g} times the federation's "
-                f"median of {usual:.4g} for as many steps, and more than that is long ({move.sent:.4g})",
+                f"median of {usual[who]:.4g} for as many steps, and more than that is long ({move.sent:.4g})",
             )
     return found
 
 
+def usual_moves(
+    moves: Mapping[Client, Move], steps: Mapping[Client, float], waiting: Sequence[float]
+) -> dict[Client, float]:
+    """Return how far each client would go that does as the (lower) median of the federation.
+
+    With r times as many steps it would go sqrt(r) times as far. Who walks straight on goes r times as far, as at the
+    beginning of a training or under SCAFFOLD's controls: r / 5 has room for that, with a factor of 7 on top. Who is
+    absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in which few
+    are there.
+    """
+    middle = lower_median(list(steps.values()))
+    room = {who: _room(steps[who] / middle) for who in moves}
+    walks = sorted(move.far / room[who] for who, move in moves.items())
+    stays = sorted(filter(None, waiting))  # a message of zeros has no length to go by
+    usual = {each: lower_median([*(each * walk for walk in walks), *stays]) for each in set(room.values())}
+    return {who: usual[room[who]] for who in moves}
+
+
 def _room(ratio: float) -> float:
-    return min(max(math.sqrt(ratio), 1 / MOST_ROOM), MOST_ROOM)
+    """Return how many times as far a client may go that takes `ratio` times as many steps."""
+    ratio = min(max(ratio, 1 / MOST_STEPS), MOST_STEPS)
+    return max(math.sqrt(ratio), ratio / 5)
 
 
 def outliers(
     lengths: Mapping[Client, Mapping[str, float]],
     known: Mapping[Hashable, Mapping[str, float]],
     limits: Limits,
-    steps: Mapping[Client, float] | None = None,
+    changed: Mapping[Client, Mapping[str, float]] | None = None,
+    slack: float = 1.0,
 ) -> dict[Client, Refusal]:
     """Return who is refused for an entry that is much longer than the federation's median.
 
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
-    median is the lower one: of two, a single stranger can't lift it. Who takes many more steps than the others, or many
-    fewer, has more room: a model that begins with zeros grows with the steps, and SCAFFOLD's controls shrink.
+    median is the lower one: of two, a single stranger can't lift it. A change is also measured by what it changes:
+    most changes of SCAFFOLD's controls may be near 0.
     """
     found: dict[Client, Refusal] = {}
-    middle_steps = lower_median(list(steps.values())) if steps else 1.0
     for entry in dict.fromkeys(name for one in lengths.values() for name in one):
         now = {who: one[entry] for who, one in lengths.items() if entry in one}
         middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
@@ -188,14 +219,22 @@ def outliers(
         counted = entry == "samples" or entry.endswith(BUFFERS)
         factor = limits.samples_factor if counted else limits.norm_factor
         for who, length in now.items():
-            room = _room(steps[who] / middle_steps) if steps and not counted else 1.0
-            if length > factor * middle * max(room, 1 / room) and length > SHORT:
+            usual = max(middle, changed[who].get(entry, 0.0)) if changed else middle
+            if length > factor * usual * (1 if counted else slack) and length > SHORT:
                 what = "sample count" if entry == "samples" else f"norm of {entry}"
                 found[who] = Refusal(
                     f"its {what} is more than {factor:g} times the federation's median",
                     f"its {what} is {length:.4g}, more than {factor:g} times the federation's median of {middle:.4g}",
                 )
     return found
+
+
+def slack(steps: Sequence[float]) -> float:
+    """Return how much more lengths may differ where clients take different numbers of steps.
+
+    With them a model grows that begins with zeros, and a mean gradient, as in SCAFFOLD's controls, shrinks.
+    """
+    return math.sqrt(min(max(steps) / min(steps), MOST_STEPS)) if steps else 1.0
 
 
 def lower_median(values: Sequence[float]) -> float:

@@ -143,11 +143,11 @@ def _looked_at(
 ) -> tuple[Tensor, dict[int, replies.Refusal]]:
     """Return whose reply is finite, `(n,)`, and whose is refused, by position."""
     models = {name: rows for name, rows in reply.items() if name != "samples"}  # which we have counted ourselves
-    measured = replies.measure(models, received, method.answers, local.steps)
+    measured = replies.measure(models, received, method, local.steps)
     waiting: dict[str, list[float]] = {}
     if not present.all():
         away = {name: rows[(~present).to(rows.params.device)] for name, rows in message.items()}
-        waiting = replies.waiting(away, method.answers, models)
+        waiting = replies.waiting(away, method, models)
     found = zip(present.nonzero()[:, 0].tolist(), measured, strict=True)
     refused = replies.refused({i: one for i, one in found if one is not None}, replies.Limits(), waiting)
     return torch.tensor([one is not None for one in measured]), refused

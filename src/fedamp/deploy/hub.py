@@ -62,7 +62,7 @@ class Hub:
     def __post_init__(self) -> None:
         _, self.reply_like = vetting.templates(self.method, self.first)
         models = {name: rows for name, rows in self.reply_like.items() if name != "samples"}
-        (first,) = vetted.measure(models, {}, {}, torch.ones((1, 1)))
+        (first,) = vetted.measure(models, {}, self.method, torch.ones((1, 1)))
         assert first is not None, "a first model is finite"
         self.first_lengths = {name: length for name, length in first.lengths.items() if length > 0}
 
@@ -92,14 +92,14 @@ class Hub:
         measured = {who: self._measured(who, told) for who, told in replies.items()}
         known = [standing.lengths for standing in self.standings.values() if standing.lengths]
         away = torch.tensor([identity not in replies for identity in self.order])
-        waiting = vetted.waiting(self._part(away), self.method.answers, self.reply_like)
+        waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
         found = vetted.refused(measured, self.rules, waiting, [*known, self.first_lengths])
         refused = {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
         return {who: told for who, told in replies.items() if who not in refused}, refused
 
     def _measured(self, who: str, told: Told) -> vetted.Measured:
         i, steps = self.order.index(who), torch.tensor([[self.steps(told.samples)]])
-        (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method.answers, steps)
+        (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method, steps)
         assert one is not None, "what is not finite was refused when it was decoded"
         return replace(one, lengths={**one.lengths, "samples": float(told.samples)})
 

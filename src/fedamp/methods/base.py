@@ -86,6 +86,8 @@ class Method(ABC):
     """Whether the method's own mathematics rests on plain SGD steps."""
     answers: ClassVar[Mapping[str, str]] = {}
     """Which model of the message a model of the reply was trained from or near, where the two have different names."""
+    changes: ClassVar[Mapping[str, str]] = {}
+    """Which entry of the reply is no model but a change, and what of the message it is a change of."""
 
     @abstractmethod
     def server_init(self, w: Rows) -> State:

@@ -30,6 +30,7 @@ class Scaffold(Method):
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True
     answers: ClassVar[Mapping[str, str]] = {"y": "x"}
+    changes: ClassVar[Mapping[str, str]] = {"dc": "c"}
 
     global_step: float = 1.0
 
