@@ -83,7 +83,7 @@ def look(
         if len(honest) < len(who):
             break  # it runs away: no honest move to speak of
         seen.honest = max(seen.honest, *_in_usual_moves(name, honest, away, range(len(who))), 0.0)
-        least = sorted(range(len(who)), key=lambda i: honest[i].moves[name].far)[: len(who) // 3]
+        least = sorted(range(len(who)), key=lambda i: honest[i].far[name])[: len(who) // 3]
         for scale in seen.flips if least else ():
             sent = measure(_flipped(answers, least, scale), received, method, local.steps)
             far = _in_usual_moves(name, [one for one in sent if one is not None], away, least)
@@ -101,9 +101,9 @@ def _flipped(reply: Message, who: Sequence[int], scale: float) -> Message:
 
 def _in_usual_moves(name: str, replies: Sequence[Measured], away: Sequence[float], who: Sequence[int]) -> list[float]:
     """Return the moves of some clients in usual moves; 0 for one that is not longer than what was sent."""
-    moves = {i: one.moves[name] for i, one in enumerate(replies)}
-    usual = usual_moves(moves, {i: one.steps for i, one in enumerate(replies)}, away)
-    return [moves[i].far / max(usual[i], 1e-30) if moves[i].far > moves[i].sent else 0.0 for i in who]
+    usual = usual_moves(name, dict(enumerate(replies)), away)
+    far = [reply.far[name] if reply.far[name] > reply.sent[name] else 0.0 for reply in replies]
+    return [far[i] / max(usual[i], 1e-30) for i in who]
 
 
 def show(label: str, settings: dict[str, Any], *given: Any) -> None:

@@ -43,20 +43,12 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Move:
-    """How far a reply lies from what was sent, and how long that is."""
-
-    far: float  # |w - u|
-    sent: float  # |u|
-
-
-@dataclass(frozen=True)
 class Measured:
-    """A finite reply in numbers, summed in float64."""
+    """A finite reply in numbers, by its entries, summed in float64."""
 
-    lengths: Mapping[str, float]  # by entry; `w.buffers` is what w carries along
-    moves: Mapping[str, Move] = field(default_factory=dict)  # of models
-    changed: Mapping[str, float] = field(default_factory=dict)  # of changes: the length of what is changed
+    lengths: Mapping[str, float]  # |w|; `w.buffers` is what w carries along
+    sent: Mapping[str, float] = field(default_factory=dict)  # |u|; of a change, the length of what it changes
+    far: Mapping[str, float] = field(default_factory=dict)  # |w - u|, of models alone
     steps: float = 1.0
 
 
@@ -89,7 +81,7 @@ def measure(reply: Message, sent: Message, method: Answering, steps: Tensor) -> 
         if rows.buffers.numel():
             columns[f"length {name}{BUFFERS}"] = _sums(rows.buffers)["length"]
         if (changed := sent.get(method.changes.get(name, ""))) is not None:
-            columns[f"changed {name}"] = _sums(changed.params)["length"]
+            columns[f"sent {name}"] = _sums(changed.params)["length"]
     table = torch.stack([column.to(steps.device) for column in columns.values()], dim=1).tolist()
     return [_measured(dict(zip(columns, row, strict=True))) for row in table]
 
@@ -119,9 +111,7 @@ def _measured(row: Mapping[str, float]) -> Measured | None:
 
     if not all(math.isfinite(value) for value in row.values()):
         return None
-    sent = of("sent")
-    moves = {name: Move(far, sent[name]) for name, far in of("far").items()}
-    return Measured(of("length"), moves, of("changed"), row["steps"])
+    return Measured(of("length"), of("sent"), of("far"), row["steps"])
 
 
 def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
@@ -140,43 +130,38 @@ def refused(
 
     `known` are lengths that were accepted before, where somebody remembers them.
     """
-    steps = {who: one.steps for who, one in replies.items()}
     found: dict[Client, Refusal] = {}
-    for name in _names(replies):
-        moves = {who: one.moves[name] for who, one in replies.items()}
-        found |= strays(name, moves, steps, waiting.get(name, ()), limits.move_factor)
+    for name in dict.fromkeys(name for one in replies.values() for name in one.far):
+        found |= strays(name, replies, waiting.get(name, ()), limits.move_factor)
     lengths = {who: one.lengths for who, one in replies.items()}
-    changed = {who: one.changed for who, one in replies.items()}
-    return found | outliers(lengths, dict(enumerate(known)), limits, changed, slack(list(steps.values())))
-
-
-def _names(replies: Mapping[Client, Measured]) -> list[str]:
-    return list(dict.fromkeys(name for one in replies.values() for name in one.moves))
+    sent = {who: one.sent for who, one in replies.items()}
+    return found | outliers(
+        lengths, dict(enumerate(known)), limits, sent, slack([one.steps for one in replies.values()])
+    )
 
 
 def strays(
-    name: str, moves: Mapping[Client, Move], steps: Mapping[Client, float], waiting: Sequence[float], factor: float
+    name: str, replies: Mapping[Client, Measured], waiting: Sequence[float], factor: float
 ) -> dict[Client, Refusal]:
     """Return who has gone astray: further than the model is long, and than `factor` times the usual move.
 
     A flipped model -s w lies |s w + u| from u, which is more than |u|. An honest client moves a fraction of that; where
     it moves more, as in the first rounds of a small model, the others do too.
     """
-    usual, found = usual_moves(moves, steps, waiting), {}
-    for who, move in moves.items():
-        if move.far > max(move.sent, factor * usual[who], SHORT):
+    usual, found = usual_moves(name, replies, waiting), {}
+    for who, reply in replies.items():
+        far, sent = reply.far[name], reply.sent[name]
+        if far > max(sent, factor * usual[who], SHORT):
             found[who] = Refusal(
                 f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
                 "and further than that is long",
-                f"its {name} lies {move.far:.4g} from what was sent, more than {factor:g} times the federation's "
-                f"median of {usual[who]:.4g} for as many steps, and more than that is long ({move.sent:.4g})",
+                f"its {name} lies {far:.4g} from what was sent, more than {factor:g} times the federation's median of "
+                f"{usual[who]:.4g} for as many steps, and more than that is long ({sent:.4g})",
             )
     return found
 
 
-def usual_moves(
-    moves: Mapping[Client, Move], steps: Mapping[Client, float], waiting: Sequence[float]
-) -> dict[Client, float]:
+def usual_moves(name: str, replies: Mapping[Client, Measured], waiting: Sequence[float]) -> dict[Client, float]:
     """Return how far each client would go that does as the (lower) median of the federation.
 
     With r times as many steps it would go sqrt(r) times as far. Who walks straight on goes r times as far, as at the
@@ -184,12 +169,12 @@ def usual_moves(
     absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in which few
     are there.
     """
-    middle = lower_median(list(steps.values()))
-    room = {who: _room(steps[who] / middle) for who in moves}
-    walks = sorted(move.far / room[who] for who, move in moves.items())
+    middle = lower_median([reply.steps for reply in replies.values()])
+    room = {who: _room(reply.steps / middle) for who, reply in replies.items()}
+    walks = sorted(reply.far[name] / room[who] for who, reply in replies.items())
     stays = sorted(filter(None, waiting))  # a message of zeros has no length to go by
     usual = {each: lower_median([*(each * walk for walk in walks), *stays]) for each in set(room.values())}
-    return {who: usual[room[who]] for who in moves}
+    return {who: usual[each] for who, each in room.items()}
 
 
 def _room(ratio: float) -> float:
@@ -202,14 +187,14 @@ def outliers(
     lengths: Mapping[Client, Mapping[str, float]],
     known: Mapping[Hashable, Mapping[str, float]],
     limits: Limits,
-    changed: Mapping[Client, Mapping[str, float]] | None = None,
+    sent: Mapping[Client, Mapping[str, float]] | None = None,
     slack: float = 1.0,
 ) -> dict[Client, Refusal]:
     """Return who is refused for an entry that is much longer than the federation's median.
 
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
-    median is the lower one: of two, a single stranger can't lift it. A change is also measured by what it changes:
-    most changes of SCAFFOLD's controls may be near 0.
+    median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
+    its client may have a longer one than the others, and a change by what it changes, for most may be near 0.
     """
     found: dict[Client, Refusal] = {}
     for entry in dict.fromkeys(name for one in lengths.values() for name in one):
@@ -219,7 +204,7 @@ def outliers(
         counted = entry == "samples" or entry.endswith(BUFFERS)
         factor = limits.samples_factor if counted else limits.norm_factor
         for who, length in now.items():
-            usual = max(middle, changed[who].get(entry, 0.0)) if changed else middle
+            usual = max(middle, sent[who].get(entry, 0.0)) if sent else middle
             if length > factor * usual * (1 if counted else slack) and length > SHORT:
                 what = "sample count" if entry == "samples" else f"norm of {entry}"
                 found[who] = Refusal(
