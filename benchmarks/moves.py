@@ -137,13 +137,13 @@ def main() -> None:
         f"5 of {FEW}, 5 of {MANY}": [FEW] * 5 + [MANY] * 5,
         f"{MANY} 8 times, one of {FEW}": [MANY] * 8 + [FEW],
         f"two clients, {FEW} and {MANY}": [FEW, MANY],
-        "like sizes, one client's inputs 3 times as large": [100] * 8,
+        "like sizes, one client's inputs 10 times as large": [100] * 8,
         "like sizes, opposite rules": [100] * 8,
         "20 and 400, opposite rules": [FEW] * 6 + [400] * 3,
     }
     nets: dict[str, Any] = {"zeros": zeros, "logistic": None, "mlp": None, "BatchNorm": normed}
     for label, each in sizes.items():
-        clients = silos(each, opposite="opposite" in label, loud=3.0 if "inputs" in label else 1.0)
+        clients = silos(each, opposite="opposite" in label, loud=10.0 if "inputs" in label else 1.0)
         for net, module in nets.items():
             for optimizer, lr in (("adam", 1e-4), ("adam", 1e-3), ("sgd", 1e-3), ("sgd", 1e-2), ("sgd", 1e-1)):
                 for method in ("fedavg", "fedamp"):

@@ -21,7 +21,7 @@ BUFFERS = ".buffers"
 SHORT = 1e-6
 """Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
 MOST_STEPS = 100.0
-"""More than a hundred times as many steps as the others, or fewer than a hundredth, is as good as that."""
+"""More than a hundred times as many steps as the others is as good as that."""
 CURE = "Lower the learning rate, or look at the data and at what is sent"
 
 Client = TypeVar("Client", bound=Hashable)
@@ -37,7 +37,7 @@ class Limits:
     of a ten-fold flip, by those third of the clients that move least, was 8.
     """
 
-    move_factor: float = 7.0  # a move; up to the length of what was sent it is free
+    move_factor: float = 5.0  # a move; up to the length of what was sent it is free
     norm_factor: float = 10.0  # the length of a reply
     samples_factor: float = 1000.0  # its sample count, and what its model carries along
 
@@ -162,25 +162,29 @@ def strays(
 
 
 def usual_moves(name: str, replies: Mapping[Client, Measured], waiting: Sequence[float]) -> dict[Client, float]:
-    """Return how far each client would go that does as the (lower) median of the federation.
+    """Return how far each client would go that does as the others: the lower median of their moves, for its steps.
 
-    With r times as many steps it would go sqrt(r) times as far. Who walks straight on goes r times as far, as at the
-    beginning of a training or under SCAFFOLD's controls: r / 5 has room for that, with a factor of 7 on top. Who is
-    absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in which few
-    are there.
+    Who is absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in
+    which few are there. A message of zeros has no length to go by.
     """
-    middle = lower_median([reply.steps for reply in replies.values()])
-    room = {who: _room(reply.steps / middle) for who, reply in replies.items()}
-    walks = sorted(reply.far[name] / room[who] for who, reply in replies.items())
-    stays = sorted(filter(None, waiting))  # a message of zeros has no length to go by
-    usual = {each: lower_median([*(each * walk for walk in walks), *stays]) for each in set(room.values())}
-    return {who: usual[each] for who, each in room.items()}
+    stays = list(filter(None, waiting))
+    walks = [(reply.far[name], reply.steps) for reply in replies.values()]
+    usual = {
+        steps: lower_median([*(far * room(steps / theirs) for far, theirs in walks), *stays])
+        for steps in {reply.steps for reply in replies.values()}
+    }
+    return {who: usual[reply.steps] for who, reply in replies.items()}
 
 
-def _room(ratio: float) -> float:
-    """Return how many times as far a client may go that takes `ratio` times as many steps."""
-    ratio = min(max(ratio, 1 / MOST_STEPS), MOST_STEPS)
-    return max(math.sqrt(ratio), ratio / 5)
+def room(ratio: float) -> float:
+    """Return how many times as far as another a client may go, with `ratio` times as many steps.
+
+    It goes between as far, where training has come to its end, and in proportion, where it walks straight on: at the
+    beginning, or under SCAFFOLD's controls. So nobody has less room for fewer steps; for more it is the root, as in a
+    random walk, or a third of the ratio, which with a factor of 5 on top is more than straight on.
+    """
+    ratio = min(ratio, MOST_STEPS)
+    return max(1.0, math.sqrt(ratio), ratio / 3)
 
 
 def outliers(
