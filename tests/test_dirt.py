@@ -76,7 +76,8 @@ def test_poisoned_clients_run_through_every_method(name):
 
 
 def test_poison_reaches_those_who_average_and_not_those_who_train_alone():
-    hurt = {name: fedamp.run(method=name, poisoned=[0, 1], **QUICK).bmta for name in ("separate", "fedavg", "fedamp")}
+    taken = {"poisoned": [0, 1], "replies": "any"}
+    hurt = {name: fedamp.run(method=name, **taken, **QUICK).bmta for name in ("separate", "fedavg")}
     fine = {name: fedamp.run(method=name, **QUICK) for name in ("separate", "fedavg")}
     assert hurt["separate"] == pytest.approx(np.mean(fine["separate"].summary.per_client[2:]), abs=1e-6)
     assert hurt["fedavg"] < fine["fedavg"].bmta - 10

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "results": {"checkpoints", "data", "description", "flat", "methods", "metrics", "rows"},
     "seeds": set(),
     "rows": set(),
+    "replies": {"rows"},
     "metrics": set(),
     "tasks": set(),
     "presets": {"checks"},
@@ -40,13 +41,13 @@ MAY_IMPORT = {
     "dropout": {"seeds"},
     "models": {"checks", "dropout", "seeds"},
     "local": {
-        *("seeds", "batches", "chunks", "clients", "dropout", "flat", "gradients", "optimizers", "precision"),
-        *("rows", "tasks"),
+        *("seeds", "batches", "chunks", "clients", "dropout", "flat", "gradients", "methods", "optimizers"),
+        *("precision", "rows", "tasks"),
     },
     "engine": {"batches", "checks", "clients", "dropout", "evaluate", "flat", "local", "promise", "rows"},
     "promise": {"dropout", "flat", "traces"},
     "model_check": {"clients", "flat", "promise", "tasks"},
-    "rounds": {"checks", "seeds", "methods", "optimizers", "rows"},
+    "rounds": {"checks", "seeds", "methods", "optimizers", "replies", "rows"},
     "evaluate": {"clients", "dropout", "local", "precision", "rows", "seeds"},
     "needs": {"assembly", "dropout", "flat", "methods", "rows"},
     "description": {"__version__", "checks", "data"},
@@ -105,7 +106,7 @@ MAY_IMPORT = {
     "deploy": {
         *("__version__", "assembly", "attention", "checkpoints", "checks", "clients", "data", "deploy", "description"),
         *("engine", "evaluate", "export", "flat", "local", "methods", "metrics", "models", "reading", "records"),
-        *("rounds", "rows", "seeds", "settings", "tasks", "terminal"),
+        *("batches", "replies", "rounds", "rows", "seeds", "settings", "tasks", "terminal"),
     },
     "cli_federation": {"data", "deploy", "description", "models", "terminal"},
     "cli": {

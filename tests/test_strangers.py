@@ -66,7 +66,9 @@ def test_an_edited_model_is_another_run(fedamp_command):
 
 @pytest.mark.parametrize("method", ["fedamp", "heurfedamp", "separate", "scaffold"])
 def test_a_diverging_run_ends_with_a_word(fedamp_command, method):
-    code, out, err = fedamp_command("run", *QUICK, "--method", method, "--optimizer", "sgd", "--lr", "1e30", "--json")
+    free = ("--set", "method.lam=0") if method.endswith("amp") else ()  # a pull would hold it, whatever its steps
+    flags = ("--method", method, "--optimizer", "sgd", "--lr", "1e30", "--json")
+    code, out, err = fedamp_command("run", *QUICK, *flags, *free)
     assert code == 0, err
     result = json.loads(out)
     assert any("is not finite" in warning for warning in result["warnings"])
@@ -74,7 +76,8 @@ def test_a_diverging_run_ends_with_a_word(fedamp_command, method):
 
 
 def test_a_diverged_regression_is_not_scored_with_the_first_model():
-    result = fedamp.run(clients=[line(seed=s) for s in range(2)], model="logistic", optimizer="sgd", lr=1e30, rounds=2)
+    how = {"model": "logistic", "method": "fedavg-ft", "optimizer": "sgd", "lr": 1e30, "rounds": 2}
+    result = fedamp.run(clients=[line(seed=s) for s in range(2)], **how)
     assert np.isinf(result.scores[-1]).all()
     told = result.to_dict()
     assert told["last"] is None

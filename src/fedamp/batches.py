@@ -45,7 +45,9 @@ class Batching:
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
-        return self.epochs * len(self.cuts(size))
+        whole, rest = divmod(size, self.batch_size)  # as `cuts` does, but without a list that is as long as `size`
+        joins = rest == 1 and whole > 0
+        return self.epochs * (whole + (rest > 0) - joins)
 
     def samples(self, size: int) -> int:
         """Return how many samples, some of them more than once, a client with `size` goes through in a round."""

@@ -71,6 +71,9 @@ def run_command(
     noisy_clients: Annotated[str | None, Flag(help="Who has wrong labels, say 0,3; by default everyone.")] = None,
     poisoned: Annotated[str | None, Flag(help="Clients that send scaled, sign-flipped models, say 0,3.")] = None,
     poison_scale: Annotated[float | None, Flag(help="How much larger they are.")] = None,
+    replies: Annotated[
+        str | None, Flag(help="checked: refuse what a federation would refuse; any: take all that is finite.")
+    ] = None,
     init: Annotated[str | None, Flag(help="First models: common, or each client its own.")] = None,
     absent: Annotated[
         float | None, Flag(help="Probability that a client is away from a round; one always comes.")

@@ -66,6 +66,9 @@ def federation_init(
     set: Annotated[list[str] | None, Flag(help="A detail, say method.sigma=25; can be repeated.")] = None,
     reply_timeout: Annotated[float | None, Flag(help="Seconds that a round waits for replies.")] = None,
     min_silos: Annotated[int | None, Flag(help="Replies without which a round does not count; 3, or 2 of 2.")] = None,
+    move_factor: Annotated[
+        float | None, Flag(help="How many times as far as the median a reply may lie from what was sent.")
+    ] = None,
     norm_factor: Annotated[float | None, Flag(help="How many times as long as the median a reply may be.")] = None,
     strikes: Annotated[int | None, Flag(help="Bad replies in a row after which a silo is set aside.")] = None,
 ) -> None:
@@ -84,7 +87,7 @@ def federation_init(
         raise UserError(f"silos are {silos!r}; a federation needs two or more, say hospital-a,hospital-b,hospital-c")
     # Two silos can compute each other's model: with three or more, no round begins with fewer.
     given["min_silos"] = min(3, len(names)) if min_silos is None else min_silos
-    ruled = ("reply_timeout", "min_silos", "norm_factor", "strikes")
+    ruled = ("reply_timeout", "min_silos", "move_factor", "norm_factor", "strikes")
     rules = Rules(**{name: given[name] for name in ruled if given[name] is not None})
     flags = {name: given[name] for name in DESCRIBED}
     read = [read_schema(path) for path in schema]
@@ -120,6 +123,7 @@ SIMULATED = (
     "noisy_clients",
     "poisoned",
     "poison_scale",
+    "replies",
 )
 """What the silos themselves decide, or what nobody wants."""
 

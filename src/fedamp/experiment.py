@@ -119,7 +119,10 @@ def _play(
             clock, k = time.perf_counter(), at.k + 1
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
-            played = play_round(method, at.server, at.clients, k, local_for, present, federation.tamper)
+            checked, poisoned = description.replies == "checked", description.poisoned
+            played = play_round(
+                method, at.server, at.clients, k, local_for, present, federation.tamper, checked, poisoned
+            )
             scores = _scores(federation, played.models, present.nonzero()[:, 0])
             line = {**_line(k, played, training.take_events()), **scores, "seconds": time.perf_counter() - clock}
             record(line)
@@ -318,6 +321,8 @@ def _scores(federation: Federation, models: Mapping[str, Rows], who: Tensor) -> 
 def _line(k: int, played: Round, events: list[str]) -> dict[str, Any]:
     who = played.present.nonzero()[:, 0]
     line: dict[str, Any] = {"round": k, "present": played.present.tolist()}
+    if played.refused:
+        line["refused"] = {str(client): why for client, why in played.refused.items()}
     for name, loss in played.losses.items():
         line["train_loss" + (f"_{name}" if name else "")] = spread(loss.tolist(), who.tolist(), len(played.present))
     for name, value in played.diagnostics.items():

@@ -25,7 +25,8 @@ from fedamp.clients import Clients
 from fedamp.dropout import CoordinateDropout, dropout_key, own_stream
 from fedamp.flat import FlatModel
 from fedamp.gradients import Gradients
-from fedamp.optimizers import Optimizer
+from fedamp.methods.base import proximal
+from fedamp.optimizers import Optimizer, Pull
 from fedamp.precision import use_precision
 from fedamp.rows import Rows
 from fedamp.tasks import CLASSIFICATION, Task
@@ -106,12 +107,17 @@ class _Local:
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows end that start at `start` (rows, or a dict of them) and follow `direction`."""
+        pull = None
+        if direction is proximal:
+            context, pull = _apart(context, self.lr)
         with use_precision(self.training.precision, self.clients.x.device):
             if isinstance(start, Rows):
-                return self._run({"": start}, _single(direction), context)[""]
-            return self._run(start, direction, context)
+                return self._run({"": start}, _single(direction), context, pull)[""]
+            return self._run(start, direction, context, pull)
 
-    def _run(self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor]) -> dict[str, Rows]:
+    def _run(
+        self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
+    ) -> dict[str, Rows]:
         raise NotImplementedError
 
     def batches(self, i: int) -> list[Tensor]:
@@ -137,17 +143,28 @@ def _single(direction: Any) -> Any:
     return directions
 
 
+def _apart(context: Mapping[str, Tensor], lr: float) -> tuple[dict[str, Tensor], Pull | None]:
+    """Return what `proximal` is told, less the pulls that are too strong for a step along their gradient; and these."""
+    anchor, strength = context["anchor"], context["strength"]
+    strong = lr * strength > 1
+    if not strong.any():
+        return dict(context), None
+    return {"anchor": anchor, "strength": strength.where(~strong, 0)}, Pull(anchor, strength.where(strong, 0))
+
+
 @dataclass(frozen=True)
 class LocalLoop(_Local):
     """Local training of n clients in one round, one client after the other."""
 
-    def _run(self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor]) -> dict[str, Rows]:
+    def _run(
+        self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
+    ) -> dict[str, Rows]:
         ended: dict[str, list[Rows]] = {name: [] for name in start}
         losses: dict[str, list[Tensor]] = {}
         for i in range(len(self.clients)):
             one = slice(i, i + 1)
             walk = _Walk(self, i, {name: rows[one] for name, rows in start.items()})
-            walk.go(directions, {name: rows[one] for name, rows in context.items()})
+            walk.go(directions, {name: rows[one] for name, rows in context.items()}, pull and pull[one])
             for name in start:
                 ended[name].append(Rows(walk.params[name], walk.buffers[name]))
             for name, values in walk.losses.items():
@@ -167,7 +184,7 @@ class _Walk:
         self.key = local.dropout_key(i).to(local.clients.x.device)
         self.losses: dict[str, list[Tensor]] = {}
 
-    def go(self, directions: Any, context: Mapping[str, Tensor]) -> None:
+    def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
         clients, number = self.local.clients, self.local.clients.numbers[self.i]
         other = seeds.number(self.training.seed, "other randomness", number, self.local.k)
@@ -177,7 +194,7 @@ class _Walk:
                 self.x, self.y = clients.samples(batch)
                 moves = directions(self.params, self.grad, **context)
                 for name, move in moves.items():
-                    self.training.optimizer.step(self.params[name], move, self.moments[name], self.t)
+                    self.training.optimizer.step(self.params[name], move, self.moments[name], self.t, pull)
 
     def grad(self, point: Tensor, of: str = "") -> Tensor:
         """Return the gradient at a point `(1, d)` on the present minibatch; see `methods.base.Grad`."""
@@ -200,7 +217,9 @@ class LocalStack(_Local):
     is one pass, without padding (which would enter BatchNorm's statistics) and without copying rows.
     """
 
-    def _run(self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor]) -> dict[str, Rows]:
+    def _run(
+        self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
+    ) -> dict[str, Rows]:
         order = torch.tensor(sorted(range(len(self.clients)), key=lambda i: -len(self.clients.train[i])))
         ended = {name: _empty_like(rows) for name, rows in start.items()}
         losses: dict[str, Tensor] = {}
@@ -211,7 +230,7 @@ class LocalStack(_Local):
             # Copies, which the steps write to, of rows that may be one row seen many times.
             own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
             chunk = _Chunk(self, who.tolist(), own)
-            chunk.go(directions, {name: value[here] for name, value in context.items()})
+            chunk.go(directions, {name: value[here] for name, value in context.items()}, pull and pull[here])
             for name in start:
                 ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
             for name, mean in chunk.mean_losses().items():
@@ -245,7 +264,7 @@ class _Chunk:
             return torch.zeros((len(who), 2), dtype=torch.int32)
         return torch.stack([self.local.dropout_key(i) for i in who])
 
-    def go(self, directions: Any, context: Mapping[str, Tensor]) -> None:
+    def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
         for t in range(1, self.plan.num_steps + 1):
             for run, positions in self.plan.runs(t):
@@ -255,7 +274,7 @@ class _Chunk:
                 moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
                 for name, move in moves.items():
                     own = tuple(moment[run] for moment in self.moments[name])
-                    self.training.optimizer.step(here[name], move, own, t)
+                    self.training.optimizer.step(here[name], move, own, t, pull and pull[run])
 
     def grad(
         self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int, call: Iterator[int]

@@ -19,6 +19,21 @@ ADAM_EPS = 1e-8
 
 
 @dataclass(frozen=True)
+class Pull:
+    """The pull of a penalty strength/2 |w - anchor|^2, to be taken where a step ends and not where it begins.
+
+    A step along the penalty's gradient overshoots where lr strength > 1, and from 2 on it runs away. Taken at its end
+    (a backward Euler step) it comes the nearer to the anchor the stronger it is, and never beyond.
+    """
+
+    anchor: Tensor  # (n, d)
+    strength: Tensor  # (n, 1); 0 for a client that has no such pull
+
+    def __getitem__(self, index: Tensor | slice) -> Pull:
+        return Pull(self.anchor[index], self.strength[index])
+
+
+@dataclass(frozen=True)
 class Optimizer:
     """Adam or SGD, with L2 weight decay, and momentum for SGD. Its state begins anew in each round."""
 
@@ -47,7 +62,7 @@ class Optimizer:
         count = 2 if self.name == "adam" else int(self.momentum > 0)
         return tuple(torch.zeros_like(w) for _ in range(count))
 
-    def step(self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int) -> None:
+    def step(self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None = None) -> None:
         """Take step t (from 1) against the direction; `w` and the moments are changed in place."""
         if self.weight_decay:
             direction = direction + self.weight_decay * w
@@ -73,3 +88,19 @@ class Optimizer:
             w.add_(velocity, alpha=-self.lr)
         else:
             w.add_(direction, alpha=-self.lr)
+        if pull is not None:
+            self._pulled(w, pull, moments, t)
+
+    def _pulled(self, w: Tensor, pull: Pull, moments: tuple[Tensor, ...], t: int) -> None:
+        """Move w on to where the step ends: w' = (w + rate s u) / (1 + rate s), u the anchor and s the strength.
+
+        That is w' = w - rate s (w' - u), with each parameter's own rate: lr, or Adam's lr / (sqrt(v) + eps). So w comes
+        to rest where the loss and the penalty do, whatever the optimiser: where gradient + s (w - u) = 0.
+        """
+        rate: float | Tensor = self.lr
+        if self.name == "adam":
+            rate = self.lr / ((moments[1] / (1 - ADAM_BETAS[1] ** t)).sqrt_() + ADAM_EPS)
+        ended = torch.lerp(w, pull.anchor, 1 / (1 + 1 / (rate * pull.strength)))
+        if self.momentum:  # the velocity is how far the whole step went
+            moments[0].add_(w - ended, alpha=1 / self.lr)
+        w.copy_(ended)

@@ -1,13 +1,13 @@
 """One communication round, and who takes part in it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedamp import checks, seeds
+from fedamp import checks, replies, seeds
 from fedamp.errors import UserError
 from fedamp.methods import Local, Method
 from fedamp.optimizers import Optimizer
@@ -23,6 +23,7 @@ class Round:
     present: Tensor  # (m,) bool
     models: dict[str, Rows]  # of the present clients: "own", "received"
     losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
+    refused: dict[int, str]  # whose reply was refused, by position, and why
     diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
 
 
@@ -80,12 +81,15 @@ def play_round(
     local_for: Callable[[Tensor], Local],
     present: Tensor,
     tamper: Tamper = lambda reply, who: reply,
+    checked: bool = False,
+    poisoned: Collection[int] = (),
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
     received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
-    of every model.
+    of every model. With `checked` the same goes for a reply that a federation would refuse (`replies`). `poisoned` are
+    the clients whose replies are tampered with: what is told of them says so.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -104,10 +108,12 @@ def play_round(
     reply = tamper(reply, who)
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})
-    sound = torch.ones(len(who), dtype=torch.bool)
-    for rows in reply.values():
-        sound &= rows.finite().cpu()
-    events = [*diagnostics["events"], *_not_finite(who, sound, losses)]
+    if checked:
+        finite, refused = _looked_at(method, reply, received, message, present, local)
+    else:
+        finite, refused = _finite(reply, len(who)), {}
+    events = [*diagnostics["events"], *_events(who, losses, finite, refused, checked, poisoned)]
+    sound = finite & torch.tensor([i not in refused for i in who.tolist()])
     heard, ended = present.clone(), part
     if not sound.all():  # to server and state, who is not heard was absent
         heard[present] = sound
@@ -119,17 +125,65 @@ def play_round(
         present=present,
         models=method.client_models(part, received),
         losses=losses,
+        refused={i: why.told for i, why in refused.items()},
         diagnostics={**diagnostics, "events": events},
     )
 
 
-def _not_finite(who: Tensor, sound: Tensor, losses: Mapping[str, Tensor]) -> list[str]:
+def _finite(reply: Message, num_clients: int) -> Tensor:
+    """Return whose reply is finite, `(n,)` on the CPU."""
+    finite = torch.ones(num_clients, dtype=torch.bool)
+    for rows in reply.values():
+        finite &= rows.finite().cpu()
+    return finite
+
+
+def _looked_at(
+    method: Method, reply: Message, received: Message, message: Message, present: Tensor, local: Local
+) -> tuple[Tensor, dict[int, replies.Refusal]]:
+    """Return whose reply is finite, `(n,)`, and whose is refused, by position."""
+    models = {name: rows for name, rows in reply.items() if name != "samples"}  # which we have counted ourselves
+    measured = replies.measure(models, received, method, local.steps)
+    waiting: dict[str, list[float]] = {}
+    if not present.all():
+        away = {name: rows[(~present).to(rows.params.device)] for name, rows in message.items()}
+        waiting = replies.waiting(away, method, models)
+    found = zip(present.nonzero()[:, 0].tolist(), measured, strict=True)
+    refused = replies.refused({i: one for i, one in found if one is not None}, replies.Limits(), waiting)
+    return torch.tensor([one is not None for one in measured]), refused
+
+
+def _events(
+    who: Tensor,
+    losses: Mapping[str, Tensor],
+    finite: Tensor,
+    refused: Mapping[int, replies.Refusal],
+    checked: bool,
+    poisoned: Collection[int],
+) -> list[str]:
+    """Return what is to be told of losses and replies, each with its cause and its cure."""
+    sick = torch.stack([~loss.isfinite() for loss in losses.values()]).any(0).cpu() if losses else ~finite
+    told = {
+        "the training loss of client {} is not finite": who[sick].tolist() if losses else [],
+        "the model of client {} is not finite: it is not received, and the client goes on from its last one": (
+            who[~finite].tolist()
+        ),
+    }
     cure = "Lower the learning rate, or look for values in the client's data that are not finite"
-    looked_at = [("training loss", "is not finite", loss.isfinite().cpu()) for loss in losses.values()]
-    looked_at.append(("model", "is not finite: it is not received, and the client goes on from its last one", sound))
-    events = {}
-    for what, told, finite in looked_at:
-        if not finite.all():
-            names = ", ".join(str(i) for i in who[~finite].tolist())
-            events[what] = f"the {what} of client {names} {told}. {cure}"
-    return list(events.values())
+    if poisoned and not checked:
+        cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
+    events = [text for words, bad in told.items() for text in _with_cure(words, bad, cure, poisoned)]
+    for cause in dict.fromkeys(why.cause for why in refused.values()):
+        words = f"the reply of client {{}} is refused, and counts as absent: {cause}"
+        bad = [i for i, why in refused.items() if why.cause == cause]
+        events += _with_cure(words, bad, f"{replies.CURE}; replies=any takes every reply", poisoned)
+    return events
+
+
+def _with_cure(words: str, bad: Sequence[int], cure: str, poisoned: Collection[int]) -> list[str]:
+    """Return an event for those who are poisoned on purpose, and one for the others, who need a cure."""
+    groups = {
+        "That is meant: it is poisoned on purpose": [i for i in bad if i in poisoned],
+        cure: [i for i in bad if i not in poisoned],
+    }
+    return [f"{words.replace('{}', ', '.join(map(str, some)))}. {end}" for end, some in groups.items() if some]

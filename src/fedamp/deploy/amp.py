@@ -23,6 +23,7 @@ from fedamp.deploy.hub import Hub, Told
 from fedamp.deploy.identity import identity_of
 from fedamp.deploy.named import Layout
 from fedamp.deploy.plan import Rules
+from fedamp.deploy.strategy import by_sender
 from fedamp.deploy.wire import one_line
 from fedamp.errors import UserError
 from fedamp.rows import Rows
@@ -107,12 +108,8 @@ class _Attentive(FedAvg):
         if self.hub is None or not self.sent:
             return None, None
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        asked = {message.metadata.message_id: who for who, message in self.sent.items()}
         told, contents = {}, {}
-        for reply in valid:
-            who = asked.get(reply.metadata.reply_to_message_id)
-            if who is None:
-                continue
+        for who, reply in by_sender(valid, self.sent):
             try:
                 told[who] = self._decode(reply.content)
                 contents[who] = reply.content

@@ -6,13 +6,14 @@ which the silos came; what is told to people stands in the order of the members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedamp import replies as vetted
 from fedamp.checkpoints import Checkpoint
 from fedamp.deploy import vetting
 from fedamp.deploy.plan import Rules
@@ -50,14 +51,20 @@ class Hub:
     rules: Rules
     first: Rows  # a first model (1, d), to know what messages look like
     variances: Tensor | None = None  # which of a model's buffers are variances, (b,)
+    steps: Callable[[int], float] = float  # that a silo takes in a round, by its samples; in proportion where not known
     k: int = 0
     state: State | None = None
     order: list[str] = field(default_factory=list)  # whose row is where
     standings: dict[str, Standing] = field(default_factory=dict)
     sent: State | None = None  # the state as it was when the present round was sent
+    message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
 
     def __post_init__(self) -> None:
         _, self.reply_like = vetting.templates(self.method, self.first)
+        models = {name: rows for name, rows in self.reply_like.items() if name != "samples"}
+        (first,) = vetted.measure(models, {}, self.method, torch.ones((1, 1)))
+        assert first is not None, "a first model is finite"
+        self.first_lengths = {name: length for name, length in first.lengths.items() if length > 0}
 
     def standing(self, identity: str) -> Standing:
         """Return what is remembered of a silo; nothing, for a new one."""
@@ -74,20 +81,27 @@ class Hub:
     def send(self) -> dict[str, Message]:
         """Return what the next round sends to each silo that has a row."""
         assert self.state is not None, "no silo has joined"
-        self.sent, message = self.method.server_send(self.state, self.k + 1)
-        return {
-            identity: {name: rows[slice(i, i + 1)] for name, rows in message.items()}
-            for i, identity in enumerate(self.order)
-        }
+        self.sent, self.message = self.method.server_send(self.state, self.k + 1)
+        return {identity: self._part(slice(i, i + 1)) for i, identity in enumerate(self.order)}
+
+    def _part(self, index: slice | Tensor) -> Message:
+        return {name: rows[index] for name, rows in self.message.items()}
 
     def sift(self, replies: Mapping[str, Told]) -> tuple[dict[str, Told], dict[str, str]]:
         """Return the replies that can be used, and why each of the others can't."""
-        lengths = {who: {**vetting.norms(told.reply), "samples": told.samples} for who, told in replies.items()}
-        known = {who: standing.lengths for who, standing in self.standings.items() if standing.lengths}
-        model = {name: length for name, length in vetting.norms(self.reply_like).items() if length > 0}
-        model.pop("samples", None)
-        refused = vetting.outliers(lengths, {**known, "the first model": model}, self.rules)
+        measured = {who: self._measured(who, told) for who, told in replies.items()}
+        known = [standing.lengths for standing in self.standings.values() if standing.lengths]
+        away = torch.tensor([identity not in replies for identity in self.order])
+        waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
+        found = vetted.refused(measured, self.rules, waiting, [*known, self.first_lengths])
+        refused = {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
         return {who: told for who, told in replies.items() if who not in refused}, refused
+
+    def _measured(self, who: str, told: Told) -> vetted.Measured:
+        i, steps = self.order.index(who), torch.tensor([[self.steps(told.samples)]])
+        (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method, steps)
+        assert one is not None, "what is not finite was refused when it was decoded"
+        return replace(one, lengths={**one.lengths, "samples": float(told.samples)})
 
     def receive(self, replies: Mapping[str, Told]) -> dict[str, Any]:
         """Take the round's replies, and return what the method says of it. They have been sifted."""
@@ -102,7 +116,7 @@ class Hub:
             standing = self.standing(who)
             standing.accepted, standing.samples = self.k, replies[who].samples
             standing.strikes, standing.reason, standing.since = 0, None, None
-            standing.lengths = {**vetting.norms(replies[who].reply), "samples": float(replies[who].samples)}
+            standing.lengths = dict(self._measured(who, replies[who]).lengths)
         for who in set(self.order) - set(here):
             standing = self.standing(who)
             standing.since = standing.since or self.k

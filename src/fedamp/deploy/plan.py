@@ -22,6 +22,7 @@ from fedamp.data.schema_json import read_schema, schema_to_json, write_schema
 from fedamp.description import Description, differences
 from fedamp.errors import UserError
 from fedamp.reading import read_json
+from fedamp.replies import Limits
 
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"
 FORMAT = 1
@@ -43,18 +44,17 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What the server holds to."""
+class Rules(Limits):
+    """What the server holds to: how far a reply may be out, and how long it waits for whom."""
 
     reply_timeout: float = 600.0  # seconds that a round waits for replies
     min_silos: int = 2  # replies without which a round is not counted
-    norm_factor: float = 10.0  # a reply may be this many times as long as the federation's median
-    samples_factor: float = 1000.0  # and come from this many times as many samples
     strikes: int = 3  # bad replies in a row after which a silo is set aside
 
     def __post_init__(self) -> None:
         checks.positive("reply_timeout", self.reply_timeout)
         checks.count("min_silos", self.min_silos)
+        checks.positive("move_factor", self.move_factor)
         checks.positive("norm_factor", self.norm_factor)
         checks.positive("samples_factor", self.samples_factor)
         checks.count("strikes", self.strikes)

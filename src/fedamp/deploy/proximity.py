@@ -22,6 +22,8 @@ def start_at_cloud_model(
         for x, y in loader:
             loss = cross_entropy(model(x), y) + penalty()
             ...
+
+    The term is as stable as the client's optimiser: keep its learning rate times lambda / alpha_k under 1.
     """
     content = message.content
     model.load_state_dict(content.array_records[arrayrecord_key].to_torch_state_dict())

@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedamp import assembly
+from fedamp.batches import Batching
 from fedamp.deploy.hub import Hub
 from fedamp.deploy.plan import Federation, disagreement, read_federation
 from fedamp.deploy.record import Record
@@ -38,7 +39,8 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
         return assembly.first_models(plan.description, shape, outputs, of, None, device)
 
     flat, first = first_models([0])
-    hub = Hub(method, federation.rules, first, flat.variances)
+    batching = Batching(plan.description.batch_size, plan.description.epochs, plan.description.steps)
+    hub = Hub(method, federation.rules, first, flat.variances, batching.num_steps)
     facts = {
         "names": [member.name for member in federation.members],
         "task": task.name,

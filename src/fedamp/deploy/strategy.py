@@ -143,7 +143,7 @@ class RowStrategy(Strategy):
         questions = {who: self._message(RecordDict({"config": config}), node, "query") for who, node in nodes.items()}
         patience = max(self.asked[who].patience if who in self.asked else ASK_AGAIN for who in nodes)
         patience = min(patience, self.hub.rules.reply_timeout)
-        replies = dict(_sorted(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
+        replies = dict(by_sender(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
         for who in nodes:
             try:
                 if who not in replies:
@@ -227,7 +227,7 @@ class RowStrategy(Strategy):
         """Return what was replied, decoded; and for all others who were asked, why there is nothing."""
         told: dict[str, Told] = {}
         absent = dict.fromkeys(self.sent, f"no reply within {self.hub.rules.reply_timeout:g} s")
-        for who, reply in _sorted(replies, self.sent):
+        for who, reply in by_sender(replies, self.sent):
             try:
                 _check_willing(reply)
             except RefusedError as error:  # it says itself that it can't: absent, and no harm meant
@@ -281,7 +281,7 @@ class RowStrategy(Strategy):
         if self.hub.k < self.rounds:
             return None
         told = {}
-        for who, reply in _sorted(replies, self.sent):
+        for who, reply in by_sender(replies, self.sent):
             try:
                 _check_willing(reply)
                 metrics = vetting.check_metrics(_metrics(reply), self.metrics)
@@ -310,7 +310,7 @@ class RowStrategy(Strategy):
         return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.hub.k + 1))
 
 
-def _sorted(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
+def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
     """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
     asked = {message.metadata.message_id: who for who, message in sent.items()}
     for reply in replies:

@@ -1,4 +1,4 @@
-"""Nothing bad gets in: a reply is compared with the others before it touches the state."""
+"""Nothing bad gets in: a reply must look as it should, before it is compared with the others (`replies`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.deploy.plan import Rules
 from fedamp.deploy.wire import RefusedError, one_line
 from fedamp.methods import Method
+from fedamp.replies import outliers as outliers
 from fedamp.rows import Message, Rows
 
 MOST_SAMPLES = 1 << 40
@@ -38,19 +38,6 @@ def templates(method: Method, w: Rows) -> tuple[Message, Message]:
     return message, reply
 
 
-BUFFERS = ".buffers"
-
-
-def norms(reply: Message) -> dict[str, float]:
-    """Return the length of each entry, and of what it carries along, in float64."""
-    lengths = {}
-    for name, rows in reply.items():
-        lengths[name] = float(torch.linalg.vector_norm(rows.params, dtype=torch.float64))
-        if rows.buffers.numel():
-            lengths[name + BUFFERS] = float(torch.linalg.vector_norm(rows.buffers, dtype=torch.float64))
-    return lengths
-
-
 def check_samples(told: object) -> int:
     """Return a sample count that can be one."""
     if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told != int(told):
@@ -64,38 +51,6 @@ def check_count_entry(reply: Message, samples: int) -> None:
     """Raise where a reply's own sample count, which weighs it, is not the one that was checked."""
     if "samples" in reply and float(reply["samples"].params) != samples:
         raise RefusedError(f"it weighs itself with {float(reply['samples'].params):g} samples and tells {samples}")
-
-
-def outliers(
-    lengths: Mapping[str, Mapping[str, float]], known: Mapping[str, Mapping[str, float]], rules: Rules
-) -> dict[str, str]:
-    """Return who is refused, and why: an entry much longer than the federation's median.
-
-    `lengths` are this round's, by silo and entry, `samples` among them; `known` are what the silos sent when they were
-    last accepted. The median is the lower one: of two, a single stranger can't lift it.
-    """
-    refused: dict[str, str] = {}
-    for entry in {name for one in lengths.values() for name in one}:
-        now = {silo: one[entry] for silo, one in lengths.items() if entry in one}
-        middle = _lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
-        # Buffers may count batches, which go with the samples.
-        counted = entry == "samples" or entry.endswith(BUFFERS)
-        factor = rules.samples_factor if counted else rules.norm_factor
-        for silo, length in now.items():
-            if length > factor * middle and length > _SHORT:
-                what = "sample count" if entry == "samples" else f"norm of {entry}"
-                refused[silo] = (
-                    f"its {what} is {length:.4g}, more than {factor:g} times the federation's median of {middle:.4g}"
-                )
-    return refused
-
-
-# Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most.
-_SHORT = 1e-6
-
-
-def _lower_median(values: Sequence[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
 
 
 def check_metrics(told: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:

@@ -66,7 +66,11 @@ def descent(w: Tensor, grad: Grad) -> Tensor:
 
 
 def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
-    """Return the gradient of F(w) + strength/2 |w - anchor|^2."""
+    """Return the gradient of F(w) + strength/2 |w - anchor|^2.
+
+    Where lr strength > 1 a step along it would overshoot. The engine knows this direction, and takes such a pull at the
+    step's end instead: `optimizers.Pull`.
+    """
     return torch.addcmul(grad(w), strength, w - anchor)
 
 
@@ -80,6 +84,10 @@ class Method(ABC):
     lr: ClassVar[float] = 1e-3
     plain_sgd_only: ClassVar[bool] = False
     """Whether the method's own mathematics rests on plain SGD steps."""
+    answers: ClassVar[Mapping[str, str]] = {}
+    """Which model of the message a model of the reply was trained from or near, where the two have different names."""
+    changes: ClassVar[Mapping[str, str]] = {}
+    """Which entry of the reply is no model but a change, and what of the message it is a change of."""
 
     @abstractmethod
     def server_init(self, w: Rows) -> State:

@@ -4,11 +4,13 @@ Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 202
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from fedamp import checks
+from fedamp.methods.advice import STRONG
 from fedamp.methods.base import Local, proximal
 from fedamp.methods.fedavg import FedAvg
-from fedamp.rows import Rows
+from fedamp.rows import Rows, State
 
 
 @dataclass(frozen=True)
@@ -24,3 +26,8 @@ class FedProx(FedAvg):
         """Descend from the global model, pulled back to it with strength mu."""
         strength = w.params.new_full((len(w), 1), self.mu)
         return local.run(w, proximal, anchor=w.params, strength=strength)
+
+    def diagnostics(self, state: State) -> dict[str, Any]:
+        """Return a warning where nobody moves away from the global model."""
+        told = f"the pull to the global model, mu, is {self.mu:g}: local training hardly moves away from it. Lower mu"
+        return {"events": [told] if self.mu > STRONG else []}

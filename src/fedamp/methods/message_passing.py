@@ -8,7 +8,7 @@ Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Algorithm 1.
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +22,12 @@ from fedamp.rows import Message, Rows, State
 
 
 def paper_alpha(k: int, every: int = 30) -> float:
-    """Return the paper's schedule: 1e4, times 0.1 every 30 rounds; for shorter runs the same, faster."""
-    return 10.0 ** (4 - (k - 1) // every)
+    """Return the paper's schedule: 1e4, 1e3 and 1e2 for 30 rounds each; for shorter runs the same, faster.
+
+    The paper's runs end there, with round 90. In longer ones alpha stays at 1e2: falling on, it would tie every client
+    to its cloud model in the end.
+    """
+    return 10.0 ** (4 - min((k - 1) // every, 2))
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class MessagePassing(Method):
 
     Local training starts at the cloud model (start="u") or where the client's last round ended (start="w").
     """
+
+    answers: ClassVar[Mapping[str, str]] = {"w": "u"}
 
     lam: float = 1.0
     alpha: float | str = "paper"

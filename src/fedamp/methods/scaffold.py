@@ -5,6 +5,7 @@ Source: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Feder
 Algorithm 1, option II.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +29,8 @@ class Scaffold(Method):
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True
+    answers: ClassVar[Mapping[str, str]] = {"y": "x"}
+    changes: ClassVar[Mapping[str, str]] = {"dc": "c"}
 
     global_step: float = 1.0
 

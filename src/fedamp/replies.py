@@ -1,0 +1,231 @@
+"""Which replies can be used: one check for the simulation and for a federation, in the same words.
+
+A reply that is not finite, or that lies far beyond what the others do, is refused: its sender counts as absent.
+
+Symbols: u what was sent to a client, w what it replies, |w - u| its move, K_i the steps that it took.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedamp.rows import Message, Rows, column_blocks
+
+BUFFERS = ".buffers"
+SHORT = 1e-6
+"""Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
+MOST_STEPS = 100.0
+"""More than a hundred times as many steps as the others is as good as that."""
+CURE = "Lower the learning rate, or look at the data and at what is sent"
+
+Client = TypeVar("Client", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a reply may be out, in medians of the federation.
+
+    `move_factor` was chosen between two things that were measured (benchmarks/moves.py), in medians, for moves longer
+    than the model. The longest move of an honest client was 5.9, in the first round of a model that begins with zeros,
+    by a client with 100 times as many samples as the others; with like numbers of samples it was 3.3. The shortest move
+    of a ten-fold flip, by those third of the clients that move least, was 8.
+    """
+
+    move_factor: float = 5.0  # a move; up to the length of what was sent it is free
+    norm_factor: float = 10.0  # the length of a reply
+    samples_factor: float = 1000.0  # its sample count, and what its model carries along
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finite reply in numbers, by its entries, summed in float64."""
+
+    lengths: Mapping[str, float]  # |w|; `w.buffers` is what w carries along
+    sent: Mapping[str, float] = field(default_factory=dict)  # |u|; of a change, the length of what it changes
+    far: Mapping[str, float] = field(default_factory=dict)  # |w - u|, of models alone
+    steps: float = 1.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a reply is refused: in words that stay the same from round to round, and with this round's numbers."""
+
+    cause: str
+    told: str
+
+
+class Answering(Protocol):
+    """What is asked of a method here: see `methods.base.Method`."""
+
+    @property
+    def answers(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def changes(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+def measure(reply: Message, sent: Message, method: Answering, steps: Tensor) -> list[Measured | None]:
+    """Return n replies in numbers, None for one that is not finite; `sent` are their messages, `steps` is `(n, 1)`.
+
+    One pass over the rows, and one wait for the device.
+    """
+    columns = {"steps": steps[:, 0].double()}
+    for name, rows in reply.items():
+        model = None if name in method.changes else _answered(name, rows, sent, method)
+        columns |= {f"{kind} {name}": column for kind, column in _sums(rows.params, model).items()}
+        if rows.buffers.numel():
+            columns[f"length {name}{BUFFERS}"] = _sums(rows.buffers)["length"]
+        if (changed := sent.get(method.changes.get(name, ""))) is not None:
+            columns[f"sent {name}"] = _sums(changed.params)["length"]
+    table = torch.stack([column.to(steps.device) for column in columns.values()], dim=1).tolist()
+    return [_measured(dict(zip(columns, row, strict=True))) for row in table]
+
+
+def _answered(name: str, rows: Rows, sent: Message, method: Answering) -> Tensor | None:
+    u = sent.get(method.answers.get(name, name))
+    return u.params if u is not None and u.params.shape == rows.params.shape else None
+
+
+def _sums(rows: Tensor, origin: Tensor | None = None) -> dict[str, Tensor]:
+    """Return each row's length, its distance from the same row of `origin`, and that one's length, in float64."""
+    kinds = ("length",) if origin is None else ("length", "far", "sent")
+    total = {kind: torch.zeros(len(rows), dtype=torch.float64, device=rows.device) for kind in kinds}
+    for block in column_blocks(rows):
+        part = rows[:, block].double()
+        total["length"] += part.square().sum(1)
+        if origin is not None:
+            start = origin[:, block].double()
+            total["sent"] += start.square().sum(1)
+            total["far"] += (part - start).square_().sum(1)
+    return {kind: squares.sqrt_() for kind, squares in total.items()}
+
+
+def _measured(row: Mapping[str, float]) -> Measured | None:
+    def of(kind: str) -> dict[str, float]:
+        return {key.removeprefix(f"{kind} "): value for key, value in row.items() if key.startswith(f"{kind} ")}
+
+    if not all(math.isfinite(value) for value in row.values()):
+        return None
+    return Measured(of("length"), of("sent"), of("far"), row["steps"])
+
+
+def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
+    """Return how long the messages are that clients who are absent would have answered, by the reply's entries."""
+    told = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
+    return {name: _sums(rows.params)["length"].tolist() for name, rows in told.items() if rows is not None}
+
+
+def refused(
+    replies: Mapping[Client, Measured],
+    limits: Limits,
+    waiting: Mapping[str, Sequence[float]],
+    known: Collection[Mapping[str, float]] = (),
+) -> dict[Client, Refusal]:
+    """Return who is refused, and why; `waiting` are lengths of the messages of those who did not reply.
+
+    `known` are lengths that were accepted before, where somebody remembers them.
+    """
+    found: dict[Client, Refusal] = {}
+    for name in dict.fromkeys(name for one in replies.values() for name in one.far):
+        found |= strays(name, replies, waiting.get(name, ()), limits.move_factor)
+    lengths = {who: one.lengths for who, one in replies.items()}
+    sent = {who: one.sent for who, one in replies.items()}
+    return found | outliers(
+        lengths, dict(enumerate(known)), limits, sent, slack([one.steps for one in replies.values()])
+    )
+
+
+def strays(
+    name: str, replies: Mapping[Client, Measured], waiting: Sequence[float], factor: float
+) -> dict[Client, Refusal]:
+    """Return who has gone astray: further than the model is long, and than `factor` times the usual move.
+
+    A flipped model -s w lies |s w + u| from u, which is more than |u|. An honest client moves a fraction of that; where
+    it moves more, as in the first rounds of a small model, the others do too.
+    """
+    usual, found = usual_moves(name, replies, waiting), {}
+    for who, reply in replies.items():
+        far, sent = reply.far[name], reply.sent[name]
+        if far > max(sent, factor * usual[who], SHORT):
+            found[who] = Refusal(
+                f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
+                "and further than that is long",
+                f"its {name} lies {far:.4g} from what was sent, more than {factor:g} times the federation's median of "
+                f"{usual[who]:.4g} for as many steps, and more than that is long ({sent:.4g})",
+            )
+    return found
+
+
+def usual_moves(name: str, replies: Mapping[Client, Measured], waiting: Sequence[float]) -> dict[Client, float]:
+    """Return how far each client would go that does as the others: the lower median of their moves, for its steps.
+
+    Who is absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in
+    which few are there. A message of zeros has no length to go by.
+    """
+    stays = list(filter(None, waiting))
+    walks = [(reply.far[name], reply.steps) for reply in replies.values()]
+    usual = {
+        steps: lower_median([*(far * room(steps / theirs) for far, theirs in walks), *stays])
+        for steps in {reply.steps for reply in replies.values()}
+    }
+    return {who: usual[reply.steps] for who, reply in replies.items()}
+
+
+def room(ratio: float) -> float:
+    """Return how many times as far as another a client may go, with `ratio` times as many steps.
+
+    It goes between as far, where training has come to its end, and in proportion, where it walks straight on: at the
+    beginning, or under SCAFFOLD's controls. So nobody has less room for fewer steps; for more it is the root, as in a
+    random walk, or a third of the ratio, which with a factor of 5 on top is more than straight on.
+    """
+    ratio = min(ratio, MOST_STEPS)
+    return max(1.0, math.sqrt(ratio), ratio / 3)
+
+
+def outliers(
+    lengths: Mapping[Client, Mapping[str, float]],
+    known: Mapping[Hashable, Mapping[str, float]],
+    limits: Limits,
+    sent: Mapping[Client, Mapping[str, float]] | None = None,
+    slack: float = 1.0,
+) -> dict[Client, Refusal]:
+    """Return who is refused for an entry that is much longer than the federation's median.
+
+    `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
+    median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
+    its client may have a longer one than the others, and a change by what it changes, for most may be near 0.
+    """
+    found: dict[Client, Refusal] = {}
+    for entry in dict.fromkeys(name for one in lengths.values() for name in one):
+        now = {who: one[entry] for who, one in lengths.items() if entry in one}
+        middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
+        # Buffers may count batches, which go with the samples.
+        counted = entry == "samples" or entry.endswith(BUFFERS)
+        factor = limits.samples_factor if counted else limits.norm_factor
+        for who, length in now.items():
+            usual = max(middle, sent[who].get(entry, 0.0)) if sent else middle
+            if length > factor * usual * (1 if counted else slack) and length > SHORT:
+                what = "sample count" if entry == "samples" else f"norm of {entry}"
+                found[who] = Refusal(
+                    f"its {what} is more than {factor:g} times the federation's median",
+                    f"its {what} is {length:.4g}, more than {factor:g} times the federation's median of {middle:.4g}",
+                )
+    return found
+
+
+def slack(steps: Sequence[float]) -> float:
+    """Return how much more lengths may differ where clients take different numbers of steps.
+
+    With them a model grows that begins with zeros, and a mean gradient, as in SCAFFOLD's controls, shrinks.
+    """
+    return math.sqrt(min(max(steps) / min(steps), MOST_STEPS)) if steps else 1.0
+
+
+def lower_median(values: Sequence[float]) -> float:
+    """Return the lower of the two in the middle."""
+    return sorted(values)[(len(values) - 1) // 2]
