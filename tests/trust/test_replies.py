@@ -13,7 +13,7 @@ from fedamp import replies
 from fedamp.assembly import assemble
 from fedamp.batches import Batching
 from fedamp.description import Description, Named
-from fedamp.experiment import EnoughError, play
+from fedamp.experiment import play
 from fedamp.records import RunFolder
 from fedamp.replies import Limits, Measured
 from fedamp.rounds import play_round, poison
@@ -102,11 +102,7 @@ def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
     description = Description.of({"method": "fedamp", "poisoned": (0, 4), "absent": 0.4, **QUICK, "rounds": 6})
     whole = play(description, assemble(description))
 
-    def stop(line):
-        if line["round"] == 3:
-            raise EnoughError
-
-    play(description, assemble(description), RunFolder(tmp_path), stop)
+    play(description, assemble(description), RunFolder(tmp_path), lambda line: line["round"] < 3)
     again = play(description, assemble(description), RunFolder(tmp_path))
     assert refused(again) == refused(whole)
     for entry, rows in whole.models.items():
