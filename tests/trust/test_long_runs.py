@@ -110,7 +110,7 @@ def test_the_stronger_the_pull_the_nearer_the_anchor_from_the_first_step_on(whic
         assert far[0] < 3.0 * 5**0.5  # where it started
 
 
-@pytest.mark.parametrize("strength", (15.0, *STRENGTHS))
+@pytest.mark.parametrize("strength", [15.0, *STRENGTHS])
 def test_a_plain_step_is_the_implicit_one(strength):
     """w' = (w - lr g(w) + lr s u) / (1 + lr s), minibatch by minibatch, written out."""
     torch.manual_seed(0)
