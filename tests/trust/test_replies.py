@@ -387,6 +387,20 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
     assert_states_equal(record.hub.state, server)
 
 
+@pytest.mark.parametrize(("scale", "expected"), [(1.01, []), (-5.0, ["b"]), (-10.0, ["b"])])
+def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(scale, expected, deploy):
+    from fedamp.deploy.hub import Hub, Told
+
+    method = Federation.of("fedamp").method
+    w = Rows.of(torch.randn(3, 50, generator=torch.Generator().manual_seed(0)))
+    hub = Hub(method, deploy.Rules(norm_factor=1e9), w[slice(0, 1)])
+    hub.join(["a", "b", "c"], w)
+    sent = hub.send()["b"]["u"]
+    good, bad = hub.sift({"b": Told({"w": Rows.of(scale * sent.params)}, 10, {})})
+    assert list(bad) == expected
+    assert list(good) == [who for who in ["b"] if who not in expected]
+
+
 def test_honest_silos_of_any_size_take_part(tmp_path, deploy):
     """A control of SCAFFOLD is a mean gradient: the few steps of a small silo change it more than many steps do."""
     import numpy as np
