@@ -20,6 +20,9 @@ from fedamp.rows import Message, Rows, column_blocks
 BUFFERS = ".buffers"
 SHORT = 1e-6
 """Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
+FREE = 3.0
+"""Lengths of what was sent, up to which a move is free. A client whose data say the opposite of the others' turns a
+global model round, which takes 2 (measured: up to 2.7), however little the others still move."""
 MOST_STEPS = 100.0
 """More than a hundred times as many steps as the others is as good as that."""
 CURE = "Lower the learning rate, or look at the data and at what is sent"
@@ -135,28 +138,26 @@ def refused(
         found |= strays(name, replies, waiting.get(name, ()), limits.move_factor)
     lengths = {who: one.lengths for who, one in replies.items()}
     sent = {who: one.sent for who, one in replies.items()}
-    return found | outliers(
-        lengths, dict(enumerate(known)), limits, sent, slack([one.steps for one in replies.values()])
-    )
+    return found | outliers(lengths, dict(enumerate(known)), limits, sent, _slack(replies))
 
 
 def strays(
     name: str, replies: Mapping[Client, Measured], waiting: Sequence[float], factor: float
 ) -> dict[Client, Refusal]:
-    """Return who has gone astray: further than the model is long, and than `factor` times the usual move.
+    """Return who has gone astray: further than FREE lengths of its model, and than `factor` times the usual move.
 
-    A flipped model -s w lies |s w + u| from u, which is more than |u|. An honest client moves a fraction of that; where
-    it moves more, as in the first rounds of a small model, the others do too.
+    A model that is flipped and s times as large lies |s w + u| from u, about s + 1 lengths. An honest client moves a
+    fraction of one; where it moves more, as in the first rounds of a small model, the others do too.
     """
     usual, found = usual_moves(name, replies, waiting), {}
     for who, reply in replies.items():
         far, sent = reply.far[name], reply.sent[name]
-        if far > max(sent, factor * usual[who], SHORT):
+        if far > max(FREE * sent, factor * usual[who], SHORT):
             found[who] = Refusal(
                 f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
-                "and further than that is long",
+                f"and more than {FREE:g} times as far as that is long",
                 f"its {name} lies {far:.4g} from what was sent, more than {factor:g} times the federation's median of "
-                f"{usual[who]:.4g} for as many steps, and more than that is long ({sent:.4g})",
+                f"{usual[who]:.4g} for as many steps, and more than {FREE:g} times as far as that is long ({sent:.4g})",
             )
     return found
 
@@ -192,24 +193,24 @@ def outliers(
     known: Mapping[Hashable, Mapping[str, float]],
     limits: Limits,
     sent: Mapping[Client, Mapping[str, float]] | None = None,
-    slack: float = 1.0,
+    slack: Mapping[Client, Mapping[str, float]] | None = None,
 ) -> dict[Client, Refusal]:
     """Return who is refused for an entry that is much longer than the federation's median.
 
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
     median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
-    its client may have a longer one than the others, and a change by what it changes, for most may be near 0.
+    its client may have a longer one than the others, and a change by what it changes. `slack` is how many times as long
+    an entry may be besides, for a reason that is known.
     """
     found: dict[Client, Refusal] = {}
     for entry in dict.fromkeys(name for one in lengths.values() for name in one):
         now = {who: one[entry] for who, one in lengths.items() if entry in one}
         middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
-        # Buffers may count batches, which go with the samples.
-        counted = entry == "samples" or entry.endswith(BUFFERS)
-        factor = limits.samples_factor if counted else limits.norm_factor
+        factor = limits.samples_factor if _counted(entry) else limits.norm_factor
         for who, length in now.items():
-            usual = max(middle, sent[who].get(entry, 0.0)) if sent else middle
-            if length > factor * usual * (1 if counted else slack) and length > SHORT:
+            usual = max(middle, sent[who].get(entry, 0.0) if sent else 0.0)
+            usual *= slack[who].get(entry, 1.0) if slack else 1.0
+            if length > max(factor * usual, SHORT):
                 what = "sample count" if entry == "samples" else f"norm of {entry}"
                 found[who] = Refusal(
                     f"its {what} is more than {factor:g} times the federation's median",
@@ -218,12 +219,31 @@ def outliers(
     return found
 
 
-def slack(steps: Sequence[float]) -> float:
-    """Return how much more lengths may differ where clients take different numbers of steps.
+def _slack(replies: Mapping[Client, Measured]) -> dict[Client, dict[str, float]]:
+    """Return how many times as long as the median entries may be, by client, where steps and moves differ.
 
-    With them a model grows that begins with zeros, and a mean gradient, as in SCAFFOLD's controls, shrinks.
+    With the steps a model grows that begins with zeros, and a mean gradient, as in SCAFFOLD's controls, shrinks. And a
+    change goes with its client's move: where most have come to their end, whoever has not changes more.
     """
-    return math.sqrt(min(max(steps) / min(steps), MOST_STEPS)) if steps else 1.0
+    if not replies:
+        return {}
+    steps = [one.steps for one in replies.values()]
+    uneven = math.sqrt(min(max(steps) / min(steps), MOST_STEPS))
+    moved = {who: sum(one.far.values()) for who, one in replies.items()}
+    middle = lower_median(list(moved.values()))
+    slack: dict[Client, dict[str, float]] = {}
+    for who, one in replies.items():
+        further = max(1.0, moved[who] / middle) if middle > 0 else 1.0
+        changes = one.sent.keys() - one.far.keys()
+        slack[who] = {
+            name: uneven * further if name in changes else uneven for name in one.lengths if not _counted(name)
+        }
+    return slack
+
+
+def _counted(entry: str) -> bool:
+    """Return whether a length goes with the samples; buffers may count batches."""
+    return entry == "samples" or entry.endswith(BUFFERS)
 
 
 def lower_median(values: Sequence[float]) -> float:

@@ -73,8 +73,9 @@ def test_where_few_are_there_a_liar_is_not_the_measure(method):
     assert refused(result) == here
 
 
-def test_a_flip_of_the_same_length_is_refused_too():
-    result = fedamp.run(method="heurfedamp", poisoned=LIARS, poison_scale=1.0, **QUICK)
+@pytest.mark.parametrize("method", ["fedavg", "heurfedamp"])
+def test_a_flip_three_times_as_large_is_refused_too(method):
+    result = fedamp.run(method=method, poisoned=LIARS, poison_scale=3.0, **QUICK)
     assert refused(result) == [LIARS] * 3
 
 
@@ -112,12 +113,12 @@ def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
 # Honest clients
 
 
-def silos(sizes, opposite=False):
+def silos(sizes, opposite=()):
     g = torch.Generator().manual_seed(0)
     rule, pairs = torch.randn(20, 5, generator=g), []
     for i, size in enumerate(sizes):
         x = torch.randn(size + 20, 20, generator=g)
-        y = (x @ (-rule if opposite and i % 2 else rule)).argmax(1)
+        y = (x @ (-rule if i in opposite else rule)).argmax(1)
         pairs.append((x[:size], y[:size], x[size:], y[size:]))
     return pairs
 
@@ -141,7 +142,8 @@ CROWDS = {
     "half and half": silos([20] * 3 + [600] * 3),
     "two": silos([20, 1000]),
     "one": silos([50]),
-    "opposite groups": silos([60] * 6, opposite=True),
+    "opposite groups": silos([60] * 6, opposite=[0, 2, 4]),
+    "one that learns the opposite": silos([300] * 8, opposite=[3]),
 }
 WAYS = {
     "adam": {"method": "fedamp"},
@@ -188,6 +190,14 @@ def test_an_honest_client_on_the_digits_is_not_refused(settings):
     assert not any(refused(result))
 
 
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_a_client_whose_data_say_the_opposite_is_not_refused(method):
+    """It turns the global model round in every round, while the others hardly move any more."""
+    crowd = silos([300] * 10, opposite=[3])
+    result = fedamp.run(clients=crowd, model="logistic", method=method, optimizer="sgd", lr=0.5, rounds=12)
+    assert not any(refused(result))
+
+
 def test_a_client_with_a_longer_model_than_all_others_is_not_refused():
     """Its model was sent to it as long as that: what counts is how far it moves."""
     replied = {i: Measured({"w": 1.0}, {"w": 1.0}, {"w": 0.1}) for i in range(5)}
@@ -202,15 +212,15 @@ def measured(far, sent=1.0, steps=1.0):
     return Measured({"w": max(far, sent)}, {"w": sent}, {"w": far}, steps)
 
 
-def test_a_move_is_free_up_to_the_length_of_what_was_sent():
-    for far, expected in ((0.99, []), (1.01, [4])):
+def test_a_move_is_free_up_to_three_lengths_of_what_was_sent():
+    for far, expected in ((2.99, []), (3.01, [4])):
         replied = {i: measured(0.01) for i in range(4)} | {4: measured(far)}
         assert list(replies.refused(replied, Limits(), {})) == expected
 
 
 def test_a_long_move_is_fine_where_the_others_move_as_far():
     for far, expected in ((14.0, []), (16.0, [4])):
-        replied = {i: measured(3.0) for i in range(4)} | {4: measured(far, sent=3.0)}
+        replied = {i: measured(3.0) for i in range(4)} | {4: measured(far, sent=1.0)}
         assert list(replies.refused(replied, Limits(norm_factor=1e9), {})) == expected
 
 
@@ -387,7 +397,7 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
     assert_states_equal(record.hub.state, server)
 
 
-@pytest.mark.parametrize(("scale", "expected"), [(1.01, []), (-5.0, ["b"]), (-10.0, ["b"])])
+@pytest.mark.parametrize(("scale", "expected"), [(1.01, []), (-1.5, []), (-10.0, ["b"])])
 def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(scale, expected, deploy):
     from fedamp.deploy.hub import Hub, Told
 
