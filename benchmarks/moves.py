@@ -3,8 +3,8 @@
     python benchmarks/moves.py
 
 For each setting: the longest honest move, and the shortest of flips (-10 w and -3 w) by a third of the clients, those
-who move least. All in usual moves (`replies.usual_moves`), over all rounds, of moves that are not free (`replies.FREE`);
-0 where none is. A dozen minutes on a CPU.
+who move least. All in usual moves (`replies.usual_moves`), over all rounds, of moves that are not free
+(`replies.FREE`); 0 where none is. A dozen minutes on a CPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedamp.assembly import as_clients, assemble
+from fedamp.assembly import assemble
 from fedamp.clients import Clients
 from fedamp.description import Description
+from fedamp.given import as_clients
 from fedamp.replies import FREE, Measured, measure, usual_moves, waiting
 from fedamp.rounds import draw_present
 from fedamp.rows import Message, Rows

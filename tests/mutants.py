@@ -34,7 +34,7 @@ MUTANTS = (
     # what a result belongs to
     Mutant(
         "inputs.py",
-        "return [words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)]",
+        "return list(changed.values())",
         "return []",
         "tests/trust/test_identity.py -k refused_in_the_old_folder",
     ),
@@ -46,8 +46,8 @@ MUTANTS = (
     ),
     Mutant(
         "identity.py",
-        "return _tensors([w.params, w.buffers], code_digest(builder, flat.module))",
-        "return code_digest(builder)",
+        "first = _tensors([w.params, w.buffers], code_digest(flat.module))",
+        'first = ""',
         "tests/trust/test_identity.py -k 'from_python_is_refused and first'",
     ),
     Mutant(
@@ -58,8 +58,8 @@ MUTANTS = (
     ),
     Mutant(
         "code_digest.py",
-        'self.add("set", sorted(map(repr, thing)))',
-        'self.add("set", list(map(repr, thing)))',
+        'self.add("set", sorted(code_digest(entry) for entry in thing))',
+        'self.add("set", [code_digest(entry) for entry in thing])',
         "tests/trust/test_identity.py -k every_process",
     ),
     # records
@@ -108,8 +108,8 @@ MUTANTS = (
     ),
     Mutant(
         "experiment.py",
-        'entry: Snapshot(k - 1 if entry == "received" else k, score, models[entry])',
-        "entry: Snapshot(k, score, models[entry])",
+        'made = k - 1 if entry == "received" else k',
+        "made = k",
         "tests/trust/test_kept_models.py -k 'survives_a_stop or fine_tuned_twin or received_is'",
     ),
     Mutant(
@@ -135,6 +135,31 @@ MUTANTS = (
         "train = [positions[~unseen[self._originals(positions)]] for positions in train]",
         "pass",
         "tests/trust/test_validation.py",
+    ),
+    Mutant(
+        "identity.py",
+        "method=None if own is None else code_digest(own),",
+        "method=None,",
+        "tests/trust/test_identity.py -k body_of_a_method",
+    ),
+    Mutant(
+        "clients.py",
+        "return positions if self.copy_of is None else self.copy_of[positions]",
+        "return positions",
+        "tests/trust/test_validation.py -k copy_of_it",
+    ),
+    # replies and pulls
+    Mutant(
+        "replies.py",
+        "if far > max(FREE * sent, factor * usual[who], SHORT):",
+        "if False:",
+        "tests/trust/test_replies.py -k 'ten_fold_flip_is_refused and fedamp'",
+    ),
+    Mutant(
+        "optimizers.py",
+        "        if pull is not None:\n",
+        "        if False:\n",
+        "tests/trust/test_long_runs.py -k plain_step_is_the_implicit",
     ),
     # compare
     Mutant(
@@ -173,6 +198,12 @@ MUTANTS = (
         'kept = validated or run.result["models"][entry]',
         'kept = {**run.result["models"][entry], "scores": run.result["per_client"]}',
         "tests/trust/test_kept_models.py -k exported_score",
+    ),
+    Mutant(
+        "export.py",
+        "if trained != structure_digest(module, builder):",
+        "if False:",
+        "tests/trust/test_identity.py -k edited_since",
     ),
     # statistics
     Mutant(

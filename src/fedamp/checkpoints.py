@@ -131,7 +131,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError:
+    except BaseException:  # a full disk, Ctrl-C
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise

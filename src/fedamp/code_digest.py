@@ -1,14 +1,17 @@
 """A digest of what code does: of a user's functions and classes, and of all that they call on.
 
 Taken from the code that is loaded, not from its file, which may have been edited since: a name is followed to the
-function, class or number that it stands for. Libraries (torch, the standard library, this package) are left out: their
-versions are recorded elsewhere. Another Python compiles to other bytes, and so gives another digest.
+function, class or number that it stands for. Libraries (torch, the standard library, this package) are taken by their
+names alone. Another Python compiles to other bytes, and so gives another digest.
 """
 
 from __future__ import annotations
 
+import copy
+import dis
 import functools
 import hashlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -16,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +29,8 @@ LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {str(Path(fedamp.__file__).resolve().parent), str(Path(torch.__file__).resolve().parent)}
 )
+MODULE = frozenset(vars(nn.Module()))
+"""What every module has: its parts, values and hooks, which are read one by one."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
 
 
@@ -36,12 +42,21 @@ def code_digest(*things: Any) -> str:
     return reader.sum.hexdigest()
 
 
+def structure_digest(module: nn.Module, builder: Any = None) -> str:
+    """Return a digest of a module's code and structure, and of what built it; its learned values are left out."""
+    hollow = copy.deepcopy(module)
+    with torch.no_grad():
+        for values in (*hollow.parameters(), *hollow.buffers()):
+            values.zero_()
+    return code_digest(builder, hollow)
+
+
 def is_own(name: str | None) -> bool:
     """Return whether a module, by its name, is a user's: no library, nor built in."""
     file = getattr(sys.modules.get(name or ""), "__file__", None)
     if file is None:
         return name == "__main__"  # a notebook, or a prompt
-    return not str(Path(file).resolve()).startswith(LIBRARIES)
+    return not str(Path(file).resolve()).startswith(tuple(folder + os.sep for folder in LIBRARIES))
 
 
 class _Reader:
@@ -49,6 +64,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.sum = hashlib.sha256()
+        self.whole: nn.Module | None = None  # the network that is read
         self.seen: dict[int, Any] = {}  # the things themselves too: an address is only theirs while they live
 
     def add(self, kind: str, text: object) -> None:
@@ -76,17 +92,24 @@ class _Reader:
                 self.read(key)
                 self.read(entry)
         elif isinstance(thing, set | frozenset):
-            self.add("set", sorted(map(repr, thing)))  # in an order that is the same in every process
+            self.add("set", sorted(code_digest(entry) for entry in thing))  # in an order that every process has
+        elif isinstance(thing, np.ndarray):
+            self.add("array", f"{thing.dtype} {thing.shape}")
+            self.read(thing.tolist() if thing.dtype.hasobject else thing.tobytes())
         elif isinstance(thing, functools.partial):
             for part in (thing.func, thing.args, thing.keywords):
                 self.read(part)
         elif isinstance(thing, MethodType):
-            self.read(thing.__func__)
+            self.read([thing.__func__, thing.__self__])
+        elif isinstance(thing, ModuleType) and is_own(thing.__name__):
+            self._file(thing)
         elif isinstance(thing, FunctionType) and is_own(thing.__module__):
             self._function(thing)
         elif isinstance(thing, type) and is_own(thing.__module__):
             self._class(thing)
-        else:  # a library's, or an object of which only its kind can be told
+        elif not isinstance(thing, type) and is_own(type(thing).__module__):  # an object of a user's class
+            self.read([type(thing), getattr(thing, "__dict__", {})])
+        else:  # a library's, of which only its name or its kind can be told
             name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__qualname__", None)
             self.add("named", f"{getattr(thing, '__module__', '')}.{name or type(thing).__qualname__}")
 
@@ -94,9 +117,12 @@ class _Reader:
         """Add a network: its class, its settings, its values, its hooks and its parts."""
         self.add("module", type(module).__qualname__)
         self.read(type(module))
-        self.add("training", module.training)
+        if self.whole is None:
+            self.whole = module
+        # A part that is in another mode than the whole stays in it; one mode for all is as good as the other.
+        self.add("mode", module.training == self.whole.training)
         for name, value in vars(module).items():
-            if not name.startswith("_") and name != "training":
+            if name not in MODULE:
                 self.add("attribute", name)
                 self.read(value)
         for name, hooks in vars(module).items():
@@ -132,12 +158,19 @@ class _Reader:
                 self.add("cell", "empty")
         for name in dict.fromkeys(_names(function.__code__)):
             if name in function.__globals__:
-                value = function.__globals__[name]
                 self.add("global", name)
-                if isinstance(value, ModuleType) and is_own(value.__name__):
-                    self.read([entry for entry in vars(value).values() if _defined_in(entry, value)])
-                else:
-                    self.read(_unwrapped(value))
+                self.read(_unwrapped(function.__globals__[name]))
+        for name in dict.fromkeys(_imports(function.__code__)):  # inside a function: not among its globals
+            if is_own(name) and name in sys.modules:
+                self.read(sys.modules[name])
+
+    def _file(self, module: ModuleType) -> None:
+        """Add a user's module: all that stands in it, and the modules below it."""
+        self.add("file", module.__name__)
+        for name, value in vars(module).items():
+            if not name.startswith("__"):
+                self.add("entry", name)
+                self.read(_unwrapped(value))
 
     def _code(self, code: CodeType) -> None:
         self.sum.update(code.co_code)
@@ -163,9 +196,15 @@ def _unwrapped(value: Any) -> Any:
         return [part for part in (value.fget, value.fset, value.fdel) if part is not None]
     if isinstance(value, classmethod | staticmethod):
         return value.__func__
+    if isinstance(value, functools.cached_property):
+        return value.func
     # A function that wraps another holds it in its closure, where it is read.
     return value if isinstance(value, FunctionType | type) else getattr(value, "__wrapped__", value)
 
 
-def _defined_in(entry: Any, module: ModuleType) -> bool:
-    return getattr(entry, "__module__", None) == module.__name__ and isinstance(entry, FunctionType | type)
+def _imports(code: CodeType) -> Iterator[str]:
+    """Yield the modules that code and the code inside it import."""
+    yield from (str(step.argval) for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _imports(constant)

@@ -24,12 +24,15 @@ from fedamp.inputs import CHANGED, Inputs
 from fedamp.methods import METHODS
 from fedamp.metrics import counted_clients, score_table, summarise
 from fedamp.reading import (
+    BEST,
     CHOSEN,
     DESCRIPTION,
     INPUTS,
     LINES,
+    MODELS,
     RESULT,
     SCHEMA,
+    XI,
     RunRecord,
     read_json,
     read_run,
@@ -180,14 +183,15 @@ def _check_inputs(
             raise UserError(
                 f"{folder} holds another comparison: of {run.name}, {'; '.join(what)}. Give another folder with --out"
             )
-    data = {target.inputs.data for target in targets.values() if target.inputs is not None}
+    here = next(target.inputs for target in targets.values())
     for name in whole:
-        if name not in targets and RunFolder(folder / name).begun:
+        if name not in targets and RunFolder(folder / name).begun and here is not None:
             there = read_json(folder / name / INPUTS) or {}
-            if there.get("data") not in data:
-                raise UserError(
-                    f"{folder} holds another comparison: of {name}, {CHANGED['data']}. Give another folder with --out"
-                )
+            # What does not depend on the seed; of the rest, nobody here knows what it should be.
+            for changed, now in (("data", here.data), ("code", here.code)):
+                if there.get(changed) != now:
+                    words = f"of {name}, {CHANGED[changed]}"
+                    raise UserError(f"{folder} holds another comparison: {words}. Give another folder with --out")
 
 
 def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> None:
@@ -262,9 +266,9 @@ def score_elsewhere(source: Path, target: Path, description: Description) -> Non
         raise UserError(f"{source} did not end; {target.name} needs it")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for path in source.iterdir():
-        if path.name not in (DESCRIPTION, LINES, RESULT):
-            shutil.copy(path, target / path.name)
+    for name in (MODELS, BEST, XI, SCHEMA, INPUTS):
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
     (target / LINES).write_text("".join(json.dumps(line) + "\n" for line in record.lines))
     metric = record.result["metric"]
     table = score_table(record.lines, METHODS[description.method.name].scored, metric)

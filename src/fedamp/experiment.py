@@ -37,7 +37,8 @@ from fedamp.rounds import Round, draw_present, play_round
 from fedamp.rows import Rows, State
 
 Observer = Callable[[Mapping[str, Any]], bool | None]
-"""Called with each round's line as soon as it is there. Once it returns False, the run ends after that round."""
+"""Called with each round's line as soon as it is there, the first models' among them. Once it returns False of a round
+that was played, the run ends after it."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _play(
             line = {**_line(k, played, training.take_events()), **scores, "seconds": time.perf_counter() - clock}
             record(line)
             # Only now, and at once: whenever a run is interrupted, it stands after a round that is on record.
-            at = _next(federation, description, at, played, history)
+            at = _next(description, federation, at, played)
             going_on = observer(line) is not False
             if folder is not None and pace.due():
                 with pace.timed():
@@ -145,8 +146,9 @@ def _play(
     if "received" in models:
         scores = _scores(federation, {"received": models["received"]}, everyone)
         record({"round": at.k + 1, "events": [], "seconds": 0.0, **scores})
-        improved = _improved(description, federation, history, at.best)
-        at = replace(at, best={**at.best, **_snapshots(improved, models, at.k + 1)})
+        if clients.validation:
+            last = {"received": models["received"]}
+            at = replace(at, best=_better(description, federation, at.best, last, at.k + 1))
         if interrupt is None:
             observer(history[-1])
     warning = [*federation.warnings, *([federation.choice.warning] if federation.choice.warning else [])]
@@ -188,41 +190,35 @@ def _models(method: Method, at: Standing) -> dict[str, Rows]:
     return method.client_models(at.clients, message)
 
 
-def _next(
-    federation: Federation, description: Description, at: Standing, played: Round, history: list[dict[str, Any]]
-) -> Standing:
+def _next(description: Description, federation: Federation, at: Standing, played: Round) -> Standing:
     """Return where a run stands after one more round."""
-    k = at.k + 1
-    xi = (*at.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else at.xi
-    after = Standing(k, played.server, played.clients, xi, at.best)
-    if improved := _improved(description, federation, history, at.best):
-        # All clients' models as this round's line scores them, the absent ones' too.
+    k, best = at.k + 1, at.best
+    if federation.clients.validation:
+        # All clients' models as this round scores them, the absent ones' too.
         _, message = federation.method.server_send(at.server, k)
         models = federation.method.client_models(played.clients, message)
-        after = replace(after, best={**at.best, **_snapshots(improved, models, k)})
-    return after
+        best = _better(description, federation, best, models, k)
+    xi = (*at.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else at.xi
+    return Standing(k, played.server, played.clients, xi, best)
 
 
-def _improved(
-    description: Description, federation: Federation, history: list[dict[str, Any]], best: Mapping[str, Snapshot]
-) -> dict[str, float]:
-    """Return the mean validation scores of the last line, of the entries that were never better."""
-    task, found = federation.training.task, {}
-    for entry in history[-1].get("validation", {}):
-        table = score_table(history, entry, task.metric, on="validation")
-        if len(table):
-            mean = float(table[-1][counted_clients(len(federation.clients), description.poisoned)].mean())
-            score = mean if task.higher_is_better else -mean
-            if math.isfinite(score) and (entry not in best or score > best[entry].score):
-                found[entry] = score
-    return found
+def _better(
+    description: Description, federation: Federation, best: Mapping[str, Snapshot], models: Mapping[str, Rows], k: int
+) -> dict[str, Snapshot]:
+    """Return the best validated models of each entry, now that round k is played; of equally good ones the earlier.
 
-
-def _snapshots(scores: Mapping[str, float], models: Mapping[str, Rows], k: int) -> dict[str, Snapshot]:
-    """Return the models that round k's line scores: what is received in it was made by the round before."""
-    return {
-        entry: Snapshot(k - 1 if entry == "received" else k, score, models[entry]) for entry, score in scores.items()
-    }
+    Each stack is scored itself: in a round's line an absent client has the score of another model. What is received in
+    round k was made by the round before; what was there before the first is nobody's result.
+    """
+    kept, task = dict(best), federation.training.task
+    counted = torch.tensor(counted_clients(len(federation.clients), description.poisoned))
+    for entry, rows in models.items():
+        made = k - 1 if entry == "received" else k
+        mean = float(evaluate(federation.training, federation.clients, rows, "validation").metric[counted].mean())
+        score = mean if task.higher_is_better else -mean
+        if made > 0 and math.isfinite(score) and (entry not in kept or score > kept[entry].score):
+            kept[entry] = Snapshot(made, score, rows)
+    return kept
 
 
 def _forget_after(k: int, history: list[dict[str, Any]], folder: RunFolder | None) -> None:
@@ -263,14 +259,7 @@ def _begin(
         return None, []
     schema = None if federation.schema is None else schema_to_json(federation.schema)
     saved = folder.begin(description.to_dict(), schema, federation.w.params.device)
-    if saved is None:
-        return None, []
-    if saved.how["device"] != federation.w.params.device.type:
-        raise UserError(
-            f"{folder.path} was begun on {saved.how['device']}, and would not give the same numbers on "
-            f"{federation.w.params.device.type}; give the first --device again, or another folder with --out"
-        )
-    return saved, folder.lines()
+    return (None, []) if saved is None else (saved, folder.lines())
 
 
 def _as_before(federation: Federation, how: Mapping[str, Any]) -> Federation:

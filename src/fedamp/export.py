@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from fedamp import models
 from fedamp.checkpoints import write_whole
+from fedamp.code_digest import structure_digest
 from fedamp.data.schema import Schema
 from fedamp.data.schema_json import read_schema
 from fedamp.description import Description
 from fedamp.dropout import own_stream
 from fedamp.errors import UserError
 from fedamp.flat import FlatModel
-from fedamp.methods import METHODS
-from fedamp.reading import BEST, MODELS, SCHEMA, read_run
+from fedamp.reading import BEST, INPUTS, MODELS, SCHEMA, read_json, read_run
 from fedamp.records import read_models
 from fedamp.results import LAST, VALIDATED
 from fedamp.rows import Rows
@@ -51,7 +51,9 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
             f"the model of this run was given from Python ({description.model.name}); export it there, with "
             "result.client_model(number).state_dict()"
         )
-    entry = METHODS[description.method.name].scored
+    if "best_models" not in run.result:
+        raise UserError(f"{folder} was written by an earlier version, which kept no scores; run it again")
+    entry = run.result["scored"]
     validated = run.result["best_models"].get(entry)
     stacks = read_models(folder / (MODELS if validated is None else BEST))
     if entry not in stacks:
@@ -61,6 +63,12 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     builder = models.load_builder(description.model.name)
     shape, outputs = tuple(facts["input_shape"]), facts["num_outputs"]
     module = models.build(builder, shape, outputs, description.seed, **description.model.parameters)
+    trained = (read_json(folder / INPUTS) or {}).get("code")
+    if trained != structure_digest(module, builder):
+        raise UserError(
+            f"the model {description.model.name} is not the one that was trained in {folder} (its code or its "
+            "structure has changed); export it with the code that it had"
+        )
     target = out or folder / f"client-{client}.safetensors"
     how = {
         **how_to_build(description, module, shape, outputs),

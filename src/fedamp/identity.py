@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedamp.assembly import Material, first_models
 from fedamp.clients import Clients
-from fedamp.code_digest import code_digest, is_own
+from fedamp.code_digest import code_digest, is_own, structure_digest
 from fedamp.data.schema_json import schema_to_json
 from fedamp.description import Description
 from fedamp.inputs import Inputs
@@ -32,7 +32,7 @@ def inputs_of(
     return Inputs(
         data=data_digest(material),
         split=_tensors([*material.clients.train, *material.clients.test]),
-        model=_model(description, material, model),
+        **_model(description, tuple(material.clients.x.shape[1:]), material.num_outputs, model),
         method=None if own is None else code_digest(own),
     )
 
@@ -46,13 +46,15 @@ def data_digest(material: Material) -> str:
     return _tensors([clients.x, clients.y, *scaling], words)
 
 
-def _model(description: Description, material: Material, model: Any | None) -> str:
-    shape = tuple(material.clients.x.shape[1:])
+def _model(description: Description, shape: tuple[int, ...], num_outputs: int, model: Any | None) -> dict[str, str]:
+    """Return digests of a model's code and structure, and of its first values."""
     # The first of all clients stands for them: where each has a model of its own, they differ by the seed alone.
     alone = replace(description, device="cpu")
-    flat, w = first_models(alone, shape, material.num_outputs, [0], model, torch.device("cpu"))
+    flat, w = first_models(alone, shape, num_outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or load_builder(description.model.name)
-    return _tensors([w.params, w.buffers], code_digest(builder, flat.module))
+    # With its constants: frozen parameters and masks are in no row.
+    first = _tensors([w.params, w.buffers], code_digest(flat.module))
+    return {"code": structure_digest(flat.module, builder), "model": first}
 
 
 def _tensors(tensors: Iterable[Tensor], words: str = "") -> str:

@@ -19,7 +19,8 @@ from fedamp.description import Description
 CHANGED = {
     "data": "the data are not those that it learned from (samples, labels, silos or schema have changed)",
     "split": "the samples are spread over the clients in another way",
-    "model": "the model is another (its code, its structure or its first values have changed)",
+    "code": "the model is another (its code or its structure has changed)",
+    "model": "the model begins at other values",
     "method": "the code of the method has changed",
 }
 
@@ -30,7 +31,8 @@ class Inputs:
 
     data: str  # samples, labels, silos and schema, whoever holds what: the same for all seeds
     split: str  # who holds which of them
-    model: str  # its code, its structure and its first values
+    code: str  # of the model, and its structure: the same for all seeds
+    model: str  # its first values
     method: str | None = None  # the code of a method of one's own
 
     def to_dict(self) -> dict[str, str | None]:
@@ -41,7 +43,10 @@ class Inputs:
         """Return in words what is not as it was when a run was begun; `there` is what its folder holds."""
         if there is None:
             return ["it does not say which data and which model it had"]
-        return [words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)]
+        changed = {name: words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)}
+        if "code" in changed:  # another model begins elsewhere, too
+            changed.pop("model", None)
+        return list(changed.values())
 
 
 def slug(description: Description, inputs: Inputs) -> str:

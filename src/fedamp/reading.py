@@ -25,7 +25,9 @@ class RunRecord:
     description: dict[str, Any]
     lines: list[dict[str, Any]]
     result: dict[str, Any] | None  # None where the run did not end
-    data: str | None = None  # a digest of the samples, to tell other ones under the same name; it is never shown
+    # Digests of samples and model, to tell other ones under the same name; they are never shown.
+    data: str | None = None
+    code: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -50,8 +52,9 @@ def read_run(path: Path) -> RunRecord:
     description = read_json(path / DESCRIPTION)
     if description is None:
         raise UserError(f"{path} holds no run: there is no {DESCRIPTION} in it")
-    data = (read_json(path / INPUTS) or {}).get("data")
-    return RunRecord(path, description, read_lines(path / LINES), read_json(path / RESULT), data)
+    inputs = read_json(path / INPUTS) or {}
+    told = read_lines(path / LINES), read_json(path / RESULT)
+    return RunRecord(path, description, *told, inputs.get("data"), inputs.get("code"))
 
 
 CHOSEN = "chosen.json"

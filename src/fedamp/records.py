@@ -67,6 +67,12 @@ class RunFolder:
                 raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
             if there is not None and self.begun and (what := self.differences(description)):
                 raise UserError(f"{self.path} holds another run: {'; '.join(what)}. Give another folder (--out)")
+            saved = load_checkpoint(self.path, device) if there == description else None
+            if saved is not None and saved.how.get("device", device.type) != device.type:
+                raise UserError(
+                    f"{self.path} was begun on {saved.how['device']}, and would not give the same numbers on "
+                    f"{device.type}; give the first --device again, or another folder with --out"
+                )
             for name in (RESULT, MODELS, BEST, XI, SCHEMA):
                 (self.path / name).unlink(missing_ok=True)
             if self.inputs is not None:
@@ -74,7 +80,6 @@ class RunFolder:
             self._write_json(DESCRIPTION, description)
             if schema is not None:
                 write_whole(self.path / SCHEMA, schema.encode())
-            saved = load_checkpoint(self.path, device) if there == description else None
             before = [] if saved is None else [line for line in self.lines() if line["round"] <= saved.k]
             if saved is not None and [line["round"] for line in before] != list(range(saved.k + 1)):
                 saved, before = None, []  # rounds are missing from the record: begin anew

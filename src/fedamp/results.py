@@ -21,7 +21,7 @@ from fedamp.methods import Method
 from fedamp.metrics import Summary, finite, score_table
 from fedamp.rows import Rows
 
-LAST = "the last round: without validation there is nothing but the test samples to choose a better one by"
+LAST = "the last round: none was validated, and to choose one by its test score would flatter it"
 VALIDATED = "the round with the best mean validation score"
 
 
@@ -35,7 +35,7 @@ class Kept:
     round: int
     models: Rows
     scores: list[float]  # of each client: accuracy in percent, or root mean squared error
-    validation: float | None = None  # their mean score by which they were chosen; the higher, the better
+    validation: float | None = None  # their mean validation score, in the same unit, by which they were chosen
 
     @property
     def why(self) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from torch import nn
 
 import fedamp
+from fedamp.checkpoints import load_checkpoint, save_checkpoint
 from fedamp.code_digest import code_digest
 from fedamp.errors import UserError
+from fedamp.export import export_client
 from fedamp.methods import FedAMP
 
 QUICK = {"rounds": 2, "epochs": 1}
@@ -108,6 +111,24 @@ def test_a_digest_of_private_rows_stays_in_its_file(fedamp_command):
         assert [name for name, text in texts.items() if digest[:12] in text] == []
 
 
+FACTOR = 2.0
+
+
+def doubled(x):
+    return FACTOR * x
+
+
+def plus(x):
+    return x + 1
+
+
+def minus(x):
+    return x - 1
+
+
+minus.__qualname__ = "plus"
+
+
 def pairs(seed: int = 0):
     g = torch.Generator().manual_seed(seed)
     return [(torch.randn(20, 3, generator=g), torch.randint(2, (20,), generator=g)) for _ in range(3)]
@@ -128,8 +149,43 @@ class Thirds(nn.Linear):
         return super().forward(x) / 3
 
 
-class OwnAMP(FedAMP):
-    pass
+def own_amp(factor: float) -> FedAMP:
+    """Return a method of one's own, always of the same name."""
+
+    @dataclass(frozen=True)
+    class OwnAMP(FedAMP):
+        def client_models(self, state, message):
+            models = super().client_models(state, message)
+            return {name: rows.mix(factor * torch.eye(len(rows))) for name, rows in models.items()}
+
+    return OwnAMP()
+
+
+def scaled(factor: float) -> nn.Module:
+    """Return a module whose class has always the same name."""
+
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * factor
+
+    return like(Scaled)
+
+
+@dataclass
+class Config:
+    factor: float
+
+
+class Configured(nn.Linear):
+    def __init__(self, *sizes, config=None, table=None, hidden=0.0):
+        super().__init__(*sizes)
+        self.config, self.table, self._hidden = config, table, hidden
+
+
+def configured(**options) -> nn.Module:
+    module = Configured(3, 2, **options)
+    module.load_state_dict(linear().state_dict())
+    return module
 
 
 def like(kind: type[nn.Linear]) -> nn.Module:
@@ -151,7 +207,6 @@ OTHERS = {
     "class": {"model": like(Halved)},
     "hook": {"model": patched()},
     "setting": {"lr": 0.5},
-    "method": {"method": OwnAMP()},
 }
 
 
@@ -163,6 +218,84 @@ def test_another_run_from_python_is_refused(tmp_path, what, finished):
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(UserError, match="holds another run"):
         fedamp.run(out=tmp_path / "run", **{**settings, **OTHERS[what]})
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_the_body_of_a_class_is_part_of_a_model(tmp_path):
+    settings = {"clients": pairs(), **QUICK}
+    fedamp.run(out=tmp_path / "run", model=scaled(1.0), **settings)
+    fedamp.run(out=tmp_path / "run", model=scaled(1.0), **settings)
+    with pytest.raises(UserError, match="the model is another"):
+        fedamp.run(out=tmp_path / "run", model=scaled(2.0), **settings)
+
+
+def test_the_body_of_a_method_is_part_of_a_run(tmp_path):
+    settings = {"clients": pairs(), "model": linear(), **QUICK}
+    fedamp.run(out=tmp_path / "run", method=own_amp(1.0), **settings)
+    fedamp.run(out=tmp_path / "run", method=own_amp(1.0), **settings)
+    with pytest.raises(UserError, match="the code of the method has changed"):
+        fedamp.run(out=tmp_path / "run", method=own_amp(0.5), **settings)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"config": Config(1.0)}, {"config": Config(2.0)}),
+        ({"table": np.arange(3)}, {"table": np.arange(3) + 1}),
+        ({"hidden": 1.0}, {"hidden": 2.0}),
+        ({"table": [doubled]}, {"table": [plus]}),
+    ],
+)
+def test_what_a_module_holds_is_part_of_it(one, other):
+    assert code_digest(configured(**one)) == code_digest(configured(**one))
+    assert code_digest(configured(**one)) != code_digest(configured(**other))
+
+
+def test_the_mode_of_all_parts_together_is_not():
+    """A module in eval mode as a whole trains as one in training mode; a part that is in another mode stays in it."""
+    net = nn.Sequential(linear(), nn.Dropout(0.5))
+    before = code_digest(net)
+    assert code_digest(net.eval()) == before
+    net.train()[1].eval()
+    assert code_digest(net) != before
+
+
+def test_a_model_that_was_edited_since_is_not_exported(fedamp_command):
+    text = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.{}())\n"
+    Path("nets.py").write_text(text.format("ReLU"))
+    sys.modules.pop("nets", None)
+    given = ["run", "--model", "nets:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
+    assert fedamp_command(*given)[0] == 0
+    assert fedamp_command("export", "r1", "--client", "1")[0] == 0
+    Path("nets.py").write_text(text.format("Tanh"))
+    sys.modules.pop("nets")
+    code, _, err = fedamp_command("export", "r1", "--client", "1")
+    assert code == 2
+    assert "not the one that was trained" in err
+
+
+def test_a_run_with_a_method_of_ones_own_is_exported(tmp_path):
+    fedamp.run(out=tmp_path / "run", method=own_amp(1.0), data="digits", clients=5, **QUICK)
+    assert export_client(tmp_path / "run", 1).exists()
+
+
+def test_a_folder_of_an_earlier_version_is_told(tmp_path):
+    fedamp.run(out=tmp_path / "run", data="digits", clients=5, **QUICK)
+    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    del told["best_models"]
+    (tmp_path / "run" / "result.json").write_text(json.dumps(told))
+    with pytest.raises(UserError, match="earlier version"):
+        export_client(tmp_path / "run", 1)
+
+
+def test_another_device_is_refused_before_anything_is_deleted(tmp_path):
+    settings = {"data": "digits", "clients": 5, "rounds": 3, "epochs": 1}
+    fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 1, **settings)
+    saved = load_checkpoint(tmp_path / "run", torch.device("cpu"))
+    save_checkpoint(tmp_path / "run", replace(saved, how={**saved.how, "device": "cuda"}))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(UserError, match="was begun on cuda"):
+        fedamp.run(out=tmp_path / "run", **settings)
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
@@ -180,24 +313,6 @@ def test_a_finished_run_is_read_again_from_python(tmp_path):
     for client in range(3):
         for a, b in zip(again.client_model(client).parameters(), first.client_model(client).parameters(), strict=True):
             assert torch.equal(a, b)
-
-
-FACTOR = 2.0
-
-
-def doubled(x):
-    return FACTOR * x
-
-
-def plus(x):
-    return x + 1
-
-
-def minus(x):
-    return x - 1
-
-
-minus.__qualname__ = "plus"
 
 
 def plain_net():

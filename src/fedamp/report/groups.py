@@ -72,11 +72,12 @@ def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
         raise UserError("got no runs; give at least one folder with a run")
     settings: list[dict[str, Any]] = []
     members: list[list[RunRecord]] = []
-    samples = list(dict.fromkeys(run.data for run in runs))  # by number: a digest of private rows is not shown
+    # By number: a digest of private rows is not shown.
+    samples, models = (list(dict.fromkeys(getattr(run, what) for run in runs)) for what in ("data", "code"))
     for run in {run.path.resolve(): run for run in runs}.values():
         _check(run)
         setting = flat({key: value for key, value in run.description.items() if key not in NOT_ASKED})
-        setting[SAMPLES] = 1 + samples.index(run.data)
+        setting |= {OTHER_DATA: 1 + samples.index(run.data), OTHER_MODEL: 1 + models.index(run.code)}
         if setting not in settings:
             settings.append(setting)
             members.append([])
@@ -135,12 +136,12 @@ def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _word(key: str, value: Any) -> str:
-    if key == SAMPLES:  # the name may be the same: what it stands for is not
-        return f"{OTHER_DATA} ({value})"
+    if key in (OTHER_DATA, OTHER_MODEL):  # the name may be the same: what it stands for is not
+        return f"{key} ({value})"
     return f"{key.removesuffix('.name')}={'default' if value is None else value}"
 
 
-SAMPLES, OTHER_DATA = "samples behind the name", "other data"
+OTHER_DATA, OTHER_MODEL = "other data", "other model"
 
 
 def _check(run: RunRecord) -> None:
