@@ -69,11 +69,13 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
             f"the model {description.model.name} is not the one that was trained in {folder} (its code or its "
             "structure has changed); export it with the code that it had"
         )
+    rounds = run.result["models"][entry]["round"]
+    broken_off = "" if run.finished else f" (broken off after {rounds} of {description.rounds} rounds: not finished)"
     target = out or folder / f"client-{client}.safetensors"
     how = {
         **how_to_build(description, module, shape, outputs),
-        "shift": facts["shift"],
-        "scale": facts["scale"],
+        "shift": facts["shift"] or [0.0],  # samples that were given from Python are taken as they are
+        "scale": facts["scale"] or [1.0],
         **(how_to_encode(read_schema(folder / SCHEMA)) if (folder / SCHEMA).exists() else {}),
         "client": client,
         "entry": entry,
@@ -81,7 +83,7 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
             "metric": run.result["metric"],
             "test": kept["scores"][client],
             "round": kept["round"],
-            "why_this_round": LAST if validated is None else VALIDATED,
+            "why_this_round": (LAST if validated is None else VALIDATED) + broken_off,
         },
     }
     try:

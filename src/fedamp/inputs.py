@@ -41,8 +41,8 @@ class Inputs:
 
     def differences(self, there: Mapping[str, Any] | None) -> list[str]:
         """Return in words what is not as it was when a run was begun; `there` is what its folder holds."""
-        if there is None:
-            return ["it does not say which data and which model it had"]
+        if there is None or set(there) != set(self.to_dict()):
+            return ["it was written by another version of fedamp, and does not say enough of its data and its model"]
         changed = {name: words for name, words in CHANGED.items() if there.get(name) != getattr(self, name)}
         if "code" in changed:  # another model begins elsewhere, too
             changed.pop("model", None)

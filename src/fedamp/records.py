@@ -66,7 +66,10 @@ class RunFolder:
             if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
                 raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
             if there is not None and self.begun and (what := self.differences(description)):
-                raise UserError(f"{self.path} holds another run: {'; '.join(what)}. Give another folder (--out)")
+                words = "; ".join(what)
+                raise UserError(
+                    f"{self.path} holds another run: {words}. Give another folder (--out, or out= in Python)"
+                )
             saved = load_checkpoint(self.path, device) if there == description else None
             if saved is not None and saved.how.get("device", device.type) != device.type:
                 raise UserError(

@@ -33,7 +33,7 @@ class Kept:
     """
 
     round: int
-    models: Rows
+    models: Rows = field(repr=False)
     scores: list[float]  # of each client: accuracy in percent, or root mean squared error
     validation: float | None = None  # their mean validation score, in the same unit, by which they were chosen
 
