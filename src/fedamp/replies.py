@@ -18,6 +18,8 @@ from torch import Tensor
 from fedamp.rows import Message, Rows, column_blocks
 
 BUFFERS = ".buffers"
+CACHED = 1 << 16
+"""Entries of a column block on a CPU: what is looked at three times stays in its caches."""
 SHORT = 1e-6
 """Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
 FREE = 3.0
@@ -98,13 +100,13 @@ def _sums(rows: Tensor, origin: Tensor | None = None) -> dict[str, Tensor]:
     """Return each row's length, its distance from the same row of `origin`, and that one's length, in float64."""
     kinds = ("length",) if origin is None else ("length", "far", "sent")
     total = {kind: torch.zeros(len(rows), dtype=torch.float64, device=rows.device) for kind in kinds}
-    for block in column_blocks(rows):
-        part = rows[:, block].double()
-        total["length"] += part.square().sum(1)
+    for block in column_blocks(rows, None if rows.is_cuda else CACHED):
+        part = {"length": rows[:, block].double()}
         if origin is not None:
-            start = origin[:, block].double()
-            total["sent"] += start.square().sum(1)
-            total["far"] += (part - start).square_().sum(1)
+            part["sent"] = origin[:, block].double()
+            part["far"] = part["length"] - part["sent"]
+        for kind, values in part.items():
+            total[kind] += torch.linalg.vecdot(values, values)
     return {kind: squares.sqrt_() for kind, squares in total.items()}
 
 

@@ -250,7 +250,7 @@ def test_who_is_absent_counts_with_the_length_of_its_model():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
-    monkeypatch.setattr("fedamp.rows.BLOCK", 32)  # many blocks
+    monkeypatch.setattr(replies, "CACHED", 32)  # many blocks
     g = torch.Generator().manual_seed(0)
     u = Rows(torch.randn(4, 100, generator=g, dtype=dtype), torch.randn(4, 3, generator=g, dtype=dtype))
     w = Rows(u.params + 1e-3 * torch.randn(4, 100, generator=g, dtype=dtype), 2 * u.buffers)
@@ -413,6 +413,20 @@ def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(sca
     good, bad = hub.sift({"b": Told({"w": Rows.of(scale * sent.params)}, 10, {})})
     assert list(bad) == expected
     assert list(good) == [who for who in ["b"] if who not in expected]
+
+
+def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
+    from fedamp.deploy.hub import Hub, Told
+
+    w = Rows.of(torch.randn(3, 5, dtype=torch.float64))
+    hub = Hub(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
+    hub.join(["a", "b", "c"], w)
+    hub.send()
+    told = {who: Told({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
+    told["b"] = Told({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
+    good, bad = hub.sift(told)
+    assert list(good) == ["a", "c"]
+    assert list(bad) == ["b"]
 
 
 def test_honest_silos_of_any_size_take_part(tmp_path, deploy):
