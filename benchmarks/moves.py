@@ -3,8 +3,8 @@
     python benchmarks/moves.py
 
 For each setting: the longest honest move, and the shortest of flips (-10 w and -3 w) by a third of the clients, those
-who move least. All in usual moves (`replies.usual_moves`), over all rounds, of moves that are not free
-(`replies.FREE`); 0 where none is. A dozen minutes on a CPU.
+who move least. All in usual moves (`replies.usual_moves`), over all rounds, of moves that are not free (`FREE`);
+0 where none is. A dozen minutes on a CPU.
 """
 
 from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ BLOCK = 1 << 22
 """Entries of a column block: its float64 copy takes 32 MiB, however many parameters a model has."""
 
 
-def column_blocks(rows: Tensor) -> Iterator[slice]:
-    """Cut the columns of `(n, d)` into blocks of at most BLOCK entries each."""
-    width = max(1, BLOCK // max(1, len(rows)))
+def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
+    """Cut the columns of `(n, d)` into blocks of at most so many entries each, by default BLOCK."""
+    width = max(1, (entries or BLOCK) // max(1, len(rows)))
     for begin in range(0, rows.shape[1], width):
         yield slice(begin, begin + width)
 

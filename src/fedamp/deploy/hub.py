@@ -93,15 +93,17 @@ class Hub:
         known = [standing.lengths for standing in self.standings.values() if standing.lengths]
         away = torch.tensor([identity not in replies for identity in self.order])
         waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
-        found = vetted.refused(measured, self.rules, waiting, [*known, self.first_lengths])
-        refused = {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
+        sound = {who: one for who, one in measured.items() if one is not None}
+        found = vetted.refused(sound, self.rules, waiting, [*known, self.first_lengths])
+        refused = dict.fromkeys(measured.keys() - sound.keys(), "its length is beyond all numbers")
+        refused |= {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
         return {who: told for who, told in replies.items() if who not in refused}, refused
 
-    def _measured(self, who: str, told: Told) -> vetted.Measured:
+    def _measured(self, who: str, told: Told) -> vetted.Measured | None:
+        """Return a reply in numbers; None for one whose values are finite, but not their squares."""
         i, steps = self.order.index(who), torch.tensor([[self.steps(told.samples)]])
         (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method, steps)
-        assert one is not None, "what is not finite was refused when it was decoded"
-        return replace(one, lengths={**one.lengths, "samples": float(told.samples)})
+        return None if one is None else replace(one, lengths={**one.lengths, "samples": float(told.samples)})
 
     def receive(self, replies: Mapping[str, Told]) -> dict[str, Any]:
         """Take the round's replies, and return what the method says of it. They have been sifted."""
@@ -116,7 +118,8 @@ class Hub:
             standing = self.standing(who)
             standing.accepted, standing.samples = self.k, replies[who].samples
             standing.strikes, standing.reason, standing.since = 0, None, None
-            standing.lengths = dict(self._measured(who, replies[who]).lengths)
+            if (measured := self._measured(who, replies[who])) is not None:
+                standing.lengths = dict(measured.lengths)
         for who in set(self.order) - set(here):
             standing = self.standing(who)
             standing.since = standing.since or self.k

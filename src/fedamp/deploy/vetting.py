@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedamp.deploy.wire import RefusedError, one_line
 from fedamp.methods import Method
-from fedamp.replies import outliers as outliers
+from fedamp.replies import outliers as outliers  # all that a federation checks is found here
 from fedamp.rows import Message, Rows
 
 MOST_SAMPLES = 1 << 40
