@@ -114,6 +114,14 @@ def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
         assert torch.equal(rows.params, again.models[entry].params)
 
 
+@pytest.mark.parametrize("way", [{"method": "fedamp"}, {"method": "fedavg"}, {"method": "scaffold"}], ids=str)
+def test_a_liar_with_few_samples_is_refused_among_those_with_many(way):
+    """They move by more than the model is long in the first round; it sends ten models, flipped."""
+    crowd = silos([1000] * 6 + [20] * 3)
+    result = fedamp.run(clients=crowd, model="logistic", poisoned=(6, 7, 8), rounds=2, **way)
+    assert refused(result) == [(6, 7, 8)] * 2
+
+
 # Honest clients
 
 
