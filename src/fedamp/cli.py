@@ -72,7 +72,7 @@ def run_command(
     poisoned: Annotated[str | None, Flag(help="Clients that send scaled, sign-flipped models, say 0,3.")] = None,
     poison_scale: Annotated[float | None, Flag(help="How much larger they are.")] = None,
     replies: Annotated[
-        str | None, Flag(help="checked: refuse what a federation would refuse; any: take all that is finite.")
+        str | None, Flag(help="checked: refuse as a federation does; any: take what is finite; auto: if some lie.")
     ] = None,
     init: Annotated[str | None, Flag(help="First models: common, or each client its own.")] = None,
     absent: Annotated[

@@ -70,7 +70,9 @@ class Description:
     noisy_clients: tuple[int, ...] | None = None  # who has them; None: everyone
     poisoned: tuple[int, ...] = ()  # clients that send sign-flipped, scaled rows
     poison_scale: float = 10.0
-    replies: str = "checked"  # those that a federation would refuse are refused; "any" takes all that are finite
+    replies: str = (
+        "auto"  # "checked": refused as in a federation; "any" finite one; auto checks where some are poisoned
+    )
     init: str = "common"  # first models: one for all clients, or each its "own"
     absent: float = 0.0  # probability that a client is away from a round
     validation: float = 0.0  # share of each client's training samples that is held out
@@ -106,7 +108,7 @@ class Description:
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)
-        checks.one_of("replies", self.replies, ["checked", "any"])
+        checks.one_of("replies", self.replies, ["auto", "checked", "any"])
         for name in ("noisy_clients", "poisoned"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         checks.share("absent", self.absent)

@@ -120,7 +120,8 @@ def _play(
             clock, k = time.perf_counter(), at.k + 1
             present = draw_present(description.seed, k, len(clients), description.absent)
             local_for = partial(_local, training, clients, k)
-            checked, poisoned = description.replies == "checked", description.poisoned
+            poisoned = description.poisoned
+            checked = description.replies == "checked" or (description.replies == "auto" and bool(poisoned))
             played = play_round(
                 method, at.server, at.clients, k, local_for, present, federation.tamper, checked, poisoned
             )

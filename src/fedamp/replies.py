@@ -151,9 +151,9 @@ def strays(
 
     A model that is flipped and s times as large lies |s w + u| from u, about s + 1 lengths. An honest client moves a
     fraction of one; where it moves more, as in the first rounds of a small model, the others do too. A flip also turns
-    the model round: 2 <w, u> = |w|^2 + |u|^2 - |w - u|^2 < 0. Who does not may go further, up to `norm_factor`: a client
-    whose targets lie far from the others' wants a longer model than they do, round after round, while they hardly move
-    any more (measured: 9 times as far, with a target shifted by a hundred deviations).
+    the model round: 2 <w, u> = |w|^2 + |u|^2 - |w - u|^2 < 0. Who does not may go further, up to `norm_factor`: a
+    client whose targets lie far from the others' wants a longer model than they do, round after round, while they
+    hardly move any more (measured: 9 times as far, with targets shifted by a hundred deviations).
     """
     usual, found = usual_moves(name, replies, waiting), {}
     for who, reply in replies.items():

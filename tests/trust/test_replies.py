@@ -110,6 +110,14 @@ def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
         assert torch.equal(rows.params, again.models[entry].params)
 
 
+@pytest.mark.parametrize("way", [{"method": "fedamp"}, {"method": "fedavg"}, {"method": "scaffold"}], ids=str)
+def test_a_liar_with_few_samples_is_refused_among_those_with_many(way):
+    """They move by more than the model is long in the first round; it sends ten models, flipped."""
+    crowd = silos([1000] * 6 + [20] * 3)
+    result = fedamp.run(clients=crowd, model="logistic", poisoned=(6, 7, 8), rounds=2, **way)
+    assert refused(result) == [(6, 7, 8)] * 2
+
+
 # Honest clients
 
 
@@ -168,7 +176,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_an_honest_client_is_not_refused(crowd, way, model):
-    result = fedamp.run(clients=CROWDS[crowd], model=model, rounds=3, **WAYS[way])
+    result = fedamp.run(clients=CROWDS[crowd], model=model, rounds=3, replies="checked", **WAYS[way])
     assert refused(result) == [()] * 3
 
 
@@ -186,7 +194,7 @@ def test_an_honest_client_is_not_refused(crowd, way, model):
     ids=str,
 )
 def test_an_honest_client_on_the_digits_is_not_refused(settings):
-    result = fedamp.run(**{**QUICK, **settings})
+    result = fedamp.run(**{**QUICK, "replies": "checked", **settings})
     assert not any(refused(result))
 
 
@@ -194,7 +202,9 @@ def test_an_honest_client_on_the_digits_is_not_refused(settings):
 def test_a_client_whose_data_say_the_opposite_is_not_refused(method):
     """It turns the global model round in every round, while the others hardly move any more."""
     crowd = silos([300] * 10, opposite=[3])
-    result = fedamp.run(clients=crowd, model="logistic", method=method, optimizer="sgd", lr=0.5, rounds=12)
+    result = fedamp.run(
+        clients=crowd, model="logistic", method=method, optimizer="sgd", lr=0.5, rounds=12, replies="checked"
+    )
     assert not any(refused(result))
 
 
@@ -209,13 +219,42 @@ def test_a_client_with_a_longer_model_than_all_others_is_not_refused():
 
 
 def measured(far, sent=1.0, steps=1.0):
-    return Measured({"w": max(far, sent)}, {"w": sent}, {"w": far}, steps)
+    """Return a reply that was turned round: it lies on the other side of 0."""
+    return Measured({"w": abs(far - sent)}, {"w": sent}, {"w": far}, steps)
 
 
 def test_a_move_is_free_up_to_three_lengths_of_what_was_sent():
     for far, expected in ((2.99, []), (3.01, [4])):
         replied = {i: measured(0.01) for i in range(4)} | {4: measured(far)}
         assert list(replies.refused(replied, Limits(), {})) == expected
+
+
+def test_who_goes_on_may_go_further_than_who_turns_round():
+    for far, expected in ((9.9, []), (10.1, [4])):
+        on = Measured({"w": far + 1.0}, {"w": 1.0}, {"w": far})
+        replied = {i: measured(1.0) for i in range(4)} | {4: on}
+        assert list(replies.refused(replied, Limits(), {}, [{"w": 100.0}] * 9)) == expected
+        assert list(replies.refused({**replied, 4: measured(far)}, Limits(), {}, [{"w": 100.0}] * 9)) == [4]
+
+
+@pytest.mark.parametrize("shift", [20.0, 100.0])
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "apfl", "scaffold", "fedamp", "heurfedamp"])
+def test_a_client_whose_targets_lie_far_from_the_others_takes_part(method, shift):
+    """Under SGD the others soon hardly move any more, and the global model is short: it has to fit both.
+
+    From such a client a lie can't be told by its length. Where nobody is known to lie, nobody is refused.
+    """
+    g = torch.Generator().manual_seed(0)
+    rule = torch.randn(5, generator=g)
+    inputs = [torch.randn(60, 5, generator=g) for _ in range(10)]
+    targets = [x @ rule + 0.1 * torch.randn(60, generator=g) + shift * (i == 9) for i, x in enumerate(inputs)]
+    mean, spread = torch.cat(targets).mean(), torch.cat(targets).std()
+    crowd = [(x, (y - mean) / spread) for x, y in zip(inputs, targets, strict=True)]
+    lr = {} if method in ("apfl", "scaffold") else {"lr": 0.05}
+    settings = {"clients": crowd, "model": "logistic", "method": method, "optimizer": "sgd", "rounds": 8, **lr}
+    result = fedamp.run(**settings)
+    assert not any(refused(result))
+    assert result.history[-1]["test"] == fedamp.run(replies="any", **settings).history[-1]["test"]
 
 
 def test_a_long_move_is_fine_where_the_others_move_as_far():
@@ -328,7 +367,9 @@ def test_an_honest_client_that_runs_away_gets_a_cure():
     """One client's inputs are a million times as large: under SGD its model runs away in the first round."""
     crowd = silos([60] * 6)
     crowd[2] = (1e6 * crowd[2][0], *crowd[2][1:])
-    result = fedamp.run(clients=crowd, model="logistic", method="fedavg", optimizer="sgd", lr=0.1, rounds=2)
+    result = fedamp.run(
+        clients=crowd, model="logistic", method="fedavg", optimizer="sgd", lr=0.1, rounds=2, replies="checked"
+    )
     assert refused(result) == [(2,)] * 2
     (warning,) = [warning for warning in result.warnings if "client 2 is refused" in warning]
     assert "Lower the learning rate" in warning

@@ -16,7 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "held_out": 0.2,
     "label_noise": 0.0,
     "poison_scale": 10.0,
-    "replies": "checked",
+    "replies": "auto",
     "init": "common",
     "absent": 0.0,
     "validation": 0.0,
