@@ -21,7 +21,7 @@ QUICK = {"rounds": 2, "epochs": 1, "clients": 10}
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
-NOTHING = Inputs("", "", "")
+NOTHING = Inputs("", "", "", "")
 
 
 def test_partition_first_models_and_batches_do_not_depend_on_the_method():

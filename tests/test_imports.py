@@ -97,7 +97,7 @@ MAY_IMPORT = {
     },
     "report": {"checks", "metrics", "reading", "report"},
     "export": {
-        *("checkpoints", "data", "description", "dropout", "flat", "methods", "models", "reading", "records"),
+        *("checkpoints", "code_digest", "data", "description", "dropout", "flat", "models", "reading", "records"),
         *("results", "rows"),
     },
     "listing": {"attention", "data", "methods", "models", "presets", "settings"},

@@ -17,7 +17,7 @@ from fedamp.tasks import CLASSIFICATION
 CPU = torch.device("cpu")
 
 
-NOTHING = Inputs("", "", "")
+NOTHING = Inputs("", "", "", "")
 
 
 def test_auto_is_by_device():

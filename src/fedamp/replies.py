@@ -39,7 +39,7 @@ class Limits:
     `move_factor` was chosen between two things that were measured (benchmarks/moves.py), in usual moves, of moves that
     are not free. The longest of an honest client was 3: with a hundred times as many samples as the others, under
     SCAFFOLD. (One whose inputs were ten times as large as the others' came to 6; it should hear of it.) The shortest
-    of a ten-fold flip, by the third of the clients that move least, was 8 among clients of like size, and 4.8 by
+    of a ten-fold flip, by the third of the clients that move least, was 5.7 among clients of like size, and 4.8 by
     clients of 20 samples among such of 2000, at the methods' own learning rates.
     """
 

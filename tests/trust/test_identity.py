@@ -262,13 +262,13 @@ def test_the_mode_of_all_parts_together_is_not():
 
 def test_a_model_that_was_edited_since_is_not_exported(fedamp_command):
     text = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.{}())\n"
-    Path("nets.py").write_text(text.format("ReLU"))
-    sys.modules.pop("nets", None)
-    given = ["run", "--model", "nets:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
+    Path("edited_nets.py").write_text(text.format("ReLU"))
+    sys.modules.pop("edited_nets", None)
+    given = ["run", "--model", "edited_nets:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
     assert fedamp_command(*given)[0] == 0
     assert fedamp_command("export", "r1", "--client", "1")[0] == 0
-    Path("nets.py").write_text(text.format("Tanh"))
-    sys.modules.pop("nets")
+    Path("edited_nets.py").write_text(text.format("Tanh"))
+    sys.modules.pop("edited_nets")
     code, _, err = fedamp_command("export", "r1", "--client", "1")
     assert code == 2
     assert "not the one that was trained" in err
@@ -342,20 +342,20 @@ def test_code_is_told_apart_by_what_it_does():
 
 
 def test_a_module_that_a_model_file_imports_is_part_of_its_code(fedamp_command):
-    Path("blocks.py").write_text("def squash(x):\n    return x / 2\n")
-    Path("nets.py").write_text(
+    Path("own_blocks.py").write_text("def squash(x):\n    return x / 2\n")
+    Path("nets_of_blocks.py").write_text(
         "from torch import nn\n"
-        "import blocks\n"
+        "import own_blocks\n"
         "class Net(nn.Linear):\n"
         "    def forward(self, x):\n"
-        "        return blocks.squash(super().forward(x.flatten(1)))\n"
+        "        return own_blocks.squash(super().forward(x.flatten(1)))\n"
         "def net():\n"
         "    return Net(64, 10)\n"
     )
-    command = ["run", "--model", "nets:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
+    command = ["run", "--model", "nets_of_blocks:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
     assert fedamp_command(*command)[0] == 0
-    Path("blocks.py").write_text("def squash(x):\n    return x * 1000000\n")
-    for name in ("nets", "blocks"):
+    Path("own_blocks.py").write_text("def squash(x):\n    return x * 1000000\n")
+    for name in ("nets_of_blocks", "own_blocks"):
         sys.modules.pop(name)
     code, _, err = fedamp_command(*command)
     assert code == 2

@@ -489,7 +489,7 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
     (tmp_path / "federation.json").write_text(json.dumps(told))
     federation = read_federation(tmp_path)
     assert (federation.rules.norm_factor, federation.rules.move_factor) == (25.0, Limits().move_factor)
-    assert federation.plan.description.replies == "checked"
+    assert federation.plan.description.replies == "auto"
 
 
 def test_replies_are_not_for_a_federations_description(tmp_path):
