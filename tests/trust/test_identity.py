@@ -352,7 +352,8 @@ def test_a_module_that_a_model_file_imports_is_part_of_its_code(fedamp_command):
         "def net():\n"
         "    return Net(64, 10)\n"
     )
-    command = ["run", "--model", "nets_of_blocks:net", "--rounds", "1", "--clients", "5", "--epochs", "1", "--out", "r1"]
+    command = ["run", "--model", "nets_of_blocks:net", "--rounds", "1", "--clients", "5", "--epochs", "1"]
+    command += ["--out", "r1"]
     assert fedamp_command(*command)[0] == 0
     Path("own_blocks.py").write_text("def squash(x):\n    return x * 1000000\n")
     for name in ("nets_of_blocks", "own_blocks"):
