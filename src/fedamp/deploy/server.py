@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedamp import assembly
 from fedamp.batches import Batching
+from fedamp.deploy.half_sent import bound_the_wait
 from fedamp.deploy.hub import Hub
 from fedamp.deploy.plan import Federation, disagreement, read_federation
 from fedamp.deploy.record import Record
@@ -86,4 +87,6 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Serve the federation whose folder `fedamp federation up` named."""
     folder = Path(os.environ[FOLDER])
-    serve(grid, read_federation(folder), folder / RECORD)
+    federation = read_federation(folder)
+    bound_the_wait(federation.rules.reply_timeout)
+    serve(grid, federation, folder / RECORD)
