@@ -38,7 +38,7 @@ def test_the_rest_of_a_reply_is_not_waited_for_longer_than_the_rules_say(reply, 
 
     shown = message_to_proto(reply)
     told = PullAppMessagesResponse(messages_list=[shown], message_object_trees=[get_object_tree(reply)])
-    grid = http_grid.HttpGrid(token="")
+    grid = http_grid.HttpGrid(token="none")
     grid._run = SimpleNamespace(run_id=1)
     grid._client = SimpleNamespace(PullMessages=lambda request: told, PullObject=never_there)
     (answer,) = grid.pull_messages(["asked"])
