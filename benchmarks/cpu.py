@@ -15,14 +15,14 @@ from plain_loop import PlainLoop
 from side_by_side import ratios, told
 
 from fedamp import models
-from fedamp.batches import Batching
-from fedamp.clients import Clients
-from fedamp.engine import choose_engine, keep_freed_memory, use_threads
-from fedamp.flat import FlatModel
-from fedamp.local import Training
+from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
-from fedamp.optimizers import Optimizer
+from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
+from fedamp.training.batches import Batching
+from fedamp.training.choice import choose_engine, keep_freed_memory, use_threads
+from fedamp.training.local import Training
+from fedamp.training.optimizers import Optimizer
 
 # model, shape of a sample, clients, batch, steps
 CASES = [

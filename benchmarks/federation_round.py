@@ -17,12 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedamp.data.schema import make_schema
-from fedamp.data.silos import read_silos
-from fedamp.deploy import processes, provision, trial
-from fedamp.deploy.plan import Plan, Rules
-from fedamp.description import Description
-from fedamp.reading import read_lines
+from fedamp.data.silos.read import read_silos
+from fedamp.data.silos.schema import make_schema
+from fedamp.federation import provision, trial
+from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.processes import programs
+from fedamp.records.reading import read_lines
+from fedamp.runs.config import RunConfig
 
 SHAPES = {"mlp": (8, 8), "cnn": (28, 28), "resnet18": (3, 32, 32)}
 OUTPUTS = {"mlp": 10, "cnn": 62, "resnet18": 100}
@@ -40,8 +41,8 @@ def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str
         values = {"data": "bench", "setting": "natural", "clients": 3, "task": schema.task, "steps": 1}
         values |= {"method": method, "model": model, "rounds": rounds, "batch_size": 50}
         federation = folder / "federation"
-        plan = Plan("bench", Description.of(values), schema)
-        port = processes.free_port()
+        plan = Plan("bench", RunConfig.of(values), schema)
+        port = programs.free_port()
         provision.init(federation, list(trial.NAMES), plan, Rules(min_silos=3), ["localhost"], port, None)
         data = [folder / "data" / f"{name}.npz" for name in trial.NAMES]
         trial.run_all(federation, data, 300.0 + 120.0 * rounds, print)

@@ -14,22 +14,22 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from fedamp.runs.settings import RunConfig
 
 import fedamp
 from fedamp import models
-from fedamp.assembly import load_material
-from fedamp.clients import Clients
-from fedamp.description import Description
+from fedamp.data.clients import Clients
+from fedamp.runs.setup import load_material
 
 
-def ours(description: Description) -> float:
+def ours(config: RunConfig) -> float:
     """Return the seconds of a round."""
-    settings = {"data": "digits", "clients": description.clients, "method": "fedavg", "epochs": 1}
-    result = fedamp.run(**settings, rounds=description.rounds)
-    return result.seconds / description.rounds
+    settings = {"data": "digits", "clients": config.clients, "method": "fedavg", "epochs": 1}
+    result = fedamp.run(**settings, rounds=config.rounds)
+    return result.seconds / config.rounds
 
 
-def flowers(description: Description, clients: Clients) -> float:
+def flowers(config: RunConfig, clients: Clients) -> float:
     """Return the seconds of a round in Flower's simulation."""
     from flwr.client import Client, ClientApp, NumPyClient
     from flwr.common import Context, ndarrays_to_parameters
@@ -45,7 +45,7 @@ def flowers(description: Description, clients: Clients) -> float:
         def __init__(self, number: int) -> None:
             self.positions = clients.train[number]
 
-        def fit(self, parameters: list[Any], config: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
+        def fit(self, parameters: list[Any], settings: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
             torch.set_num_threads(1)
             module = models.build(models.mlp, shape, 10, 0)
             with torch.no_grad():
@@ -75,11 +75,11 @@ def flowers(description: Description, clients: Clients) -> float:
     def server(context: Context) -> ServerAppComponents:
         start = ndarrays_to_parameters([p.detach().numpy() for p in first.parameters()])
         strategy = Timed(fraction_evaluate=0.0, initial_parameters=start)
-        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=description.rounds + 1))
+        return ServerAppComponents(strategy=strategy, settings=ServerConfig(num_rounds=config.rounds + 1))
 
     run_simulation(ServerApp(server_fn=server), ClientApp(client_fn=client), num_supernodes=len(clients))
     spent = [end - begin for begin, end in zip(moments[::2], moments[1::2], strict=True)]
-    return sum(spent[1:]) / description.rounds  # the first round is warm-up
+    return sum(spent[1:]) / config.rounds  # the first round is warm-up
 
 
 def main() -> None:
@@ -91,10 +91,10 @@ def main() -> None:
     if missing:
         print(f"Flower's simulation: left out, {' and '.join(missing)} not installed (pip install 'flwr[simulation]')")
         return
-    description = Description(clients=asked.clients, rounds=asked.rounds)
-    clients = load_material(description).clients
-    ours(description)  # warm-up
-    ratios = [flowers(description, clients) / ours(description) for _ in range(3)]
+    config = RunConfig(clients=asked.clients, rounds=asked.rounds)
+    clients = load_material(config).clients
+    ours(config)  # warm-up
+    ratios = [flowers(config, clients) / ours(config) for _ in range(3)]
     ratios.sort()
     spread = f"{ratios[1]:.1f} ({ratios[0]:.1f} to {ratios[2]:.1f})"
     print(f"Flower's simulation / fedamp, a round of {asked.clients} clients: {spread}")

@@ -14,15 +14,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from fedamp import models
-from fedamp.batches import Batching
-from fedamp.chunks import Chunks
-from fedamp.clients import Clients
-from fedamp.engine import choose_engine
-from fedamp.flat import FlatModel
-from fedamp.local import Training
+from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
-from fedamp.optimizers import Optimizer
+from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
+from fedamp.training.batches import Batching
+from fedamp.training.choice import choose_engine
+from fedamp.training.local import Training
+from fedamp.training.optimizers import Optimizer
+from fedamp.training.stacked.chunks import Chunks
 
 EMNIST_PRACTICAL = [1000] * 10 + [700] * 26 + [400] * 26
 CASES = {

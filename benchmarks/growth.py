@@ -21,15 +21,15 @@ from pathlib import Path
 import torch
 
 from fedamp import models
-from fedamp.batches import Batching
-from fedamp.chunks import Chunks
-from fedamp.clients import Clients
-from fedamp.engine import choose_engine, keep_freed_memory, use_threads
-from fedamp.flat import FlatModel
-from fedamp.local import Training
+from fedamp.data.clients import Clients
 from fedamp.methods import make_method
-from fedamp.optimizers import Optimizer
-from fedamp.precision import resolve
+from fedamp.models.flat import FlatModel
+from fedamp.training.batches import Batching
+from fedamp.training.choice import choose_engine, keep_freed_memory, use_threads
+from fedamp.training.local import Training
+from fedamp.training.optimizers import Optimizer
+from fedamp.training.precision import resolve
+from fedamp.training.stacked.chunks import Chunks
 
 CASES = {
     "cpu": {"mlp": (10, 30, 100, 300, 1000), "cnn-small": (10, 30, 100)},

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedamp.assembly import assemble
-from fedamp.clients import Clients
-from fedamp.description import Description
-from fedamp.given import as_clients
-from fedamp.replies import FREE, Measured, measure, usual_moves, waiting
-from fedamp.rounds import draw_present
+from fedamp.data.clients import Clients
+from fedamp.data.given import as_clients
 from fedamp.rows import Message, Rows
+from fedamp.runs.config import RunConfig
+from fedamp.runs.replies import FREE, Measured, measure, usual_moves, waiting
+from fedamp.runs.round import draw_present
+from fedamp.runs.setup import assemble
 
 FEW, MANY = 20, 2000
 
@@ -66,16 +66,16 @@ def look(
 ) -> Seen:
     """Play a run in which all are honest, and measure its replies, as they are and as they would be flipped."""
     given = {} if clients is None else {"clients": len(clients), "data": "given", "setting": "given"}
-    description = Description.of({"rounds": 8, **given, **settings})
-    federation = assemble(description, clients, module)
-    method, seen = federation.method, Seen()
-    server, state = method.server_init(federation.w), method.client_init(federation.w)
-    for k in range(1, description.rounds + 1):
-        present = draw_present(description.seed, k, len(federation.clients), description.absent)
+    config = RunConfig.of({"rounds": 8, **given, **settings})
+    setup = assemble(config, clients, module)
+    method, seen = setup.method, Seen()
+    server, state = method.server_init(setup.w), method.client_init(setup.w)
+    for k in range(1, config.rounds + 1):
+        present = draw_present(config.seed, k, len(setup.clients), config.absent)
         who = present.nonzero()[:, 0]
         server, message = method.server_send(server, k)
         received = {name: rows[who] for name, rows in message.items()}
-        local = federation.training.local(federation.clients.take(who), k)
+        local = setup.training.local(setup.clients.take(who), k)
         part, reply = method.client_update(state.take(who), received, local)
         (name,) = (name for name in reply if method.answers.get(name, name) in message)
         away = waiting({entry: rows[~present] for entry, rows in message.items()}, method, reply)[name]

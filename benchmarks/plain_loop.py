@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedamp.clients import Clients
+from fedamp.data.clients import Clients
 
 
 class PlainLoop:

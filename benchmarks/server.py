@@ -19,9 +19,9 @@ import torch
 from side_by_side import ratios, told
 from torch import Tensor
 
-from fedamp.attention import squared_distances
-from fedamp.needs import free_memory
+from fedamp.methods.attention import squared_distances
 from fedamp.rows import mix
+from fedamp.runs.needs import free_memory
 
 SMALL = [(20, 100_000), (60, 1_000_000), (300, 100_000)]
 LARGE = [(100, 11_000_000), (1000, 1_700_000)]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedamp.description import Description, Named
 from fedamp.errors import UserError
-from fedamp.presets import preset
+from fedamp.runs.config import Named, RunConfig
+from fedamp.runs.presets import preset
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -89,9 +89,9 @@ class Cell:
         return RESULTS / self.table / f"{self.label}.json"
 
     @property
-    def description(self) -> Description:
+    def config(self) -> RunConfig:
         """What is run."""
-        return Description.of(self.values)
+        return RunConfig.of(self.values)
 
 
 def table(name: str) -> list[Cell]:

@@ -29,17 +29,17 @@ from numpy.typing import NDArray
 
 import fedamp
 from experiments import NAMES, WATCHED, Cell, table
-from fedamp.assembly import Federation, Material, assemble, load_material
-from fedamp.chunks import Chunks
-from fedamp.description import Description
 from fedamp.errors import UserError
-from fedamp.experiment import play
-from fedamp.identity import inputs_of
-from fedamp.local import Training
-from fedamp.metrics import counted_clients, finite, score_table, summarise
-from fedamp.reading import DESCRIPTION, read_run
-from fedamp.records import RunFolder
+from fedamp.records.folder import RunFolder
+from fedamp.records.metrics import counted_clients, finite, score_table, summarise
+from fedamp.records.reading import DESCRIPTION, read_run
 from fedamp.report.figures import recovery
+from fedamp.runs.config import RunConfig
+from fedamp.runs.identity import inputs_of
+from fedamp.runs.loop import play
+from fedamp.runs.setup import Material, Setup, assemble, load_material
+from fedamp.training.local import Training
+from fedamp.training.stacked.chunks import Chunks
 
 INTERRUPTED = 130  # what a shell says of Ctrl-C
 
@@ -63,41 +63,41 @@ class Runner:
 
     def play(self, cell: Cell) -> None:
         """Run one cell to its end, and write its result."""
-        description = replace(cell.description, **self.how)
-        material = load_material(description, self.data_dir)
-        federation = self._ready(description, material)
-        note = federation.facts.get("note")
+        config = replace(cell.config, **self.how)
+        material = load_material(config, self.data_dir)
+        setup = self._ready(config, material)
+        note = setup.facts.get("note")
         self._same_data(cell, note)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
         stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
 
-        counted = counted_clients(description.clients, description.poisoned)
+        counted = counted_clients(config.clients, config.poisoned)
 
         def watch(line: Mapping[str, Any]) -> bool:
             lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
             nonlocal stopped
-            if stopped is not None or line["round"] >= description.rounds:  # nothing left to be spared
+            if stopped is not None or line["round"] >= config.rounds:  # nothing left to be spared
                 return True
-            entries = WATCHED.get(description.method.name, ("own",))
+            entries = WATCHED.get(config.method.name, ("own",))
             if cell.patience is not None and all(_no_better(lines, entry, cell.patience, counted) for entry in entries):
                 stopped = f"{cell.patience} rounds brought no better mean"
             elif time.monotonic() > self.deadline and line["round"] > 0:
-                if description.rounds < LONG:
+                if config.rounds < LONG:
                     raise LaterError  # half of a short run is no result
                 stopped = "the time for it was over"
             return stopped is None
 
-        target = None if folder is None else RunFolder(folder, inputs_of(description, material))
-        result = play(description, federation, target, watch)
+        target = None if folder is None else RunFolder(folder, inputs_of(config, material))
+        result = play(config, setup, target, watch)
         xi = None if result.xi is None else result.xi.numpy()
         told = {
             "stopped": stopped,
             "data": note,
-            **distil(description, lines, federation.facts["groups"], xi),
+            **distil(config, lines, setup.facts["groups"], xi),
             **surroundings(),
         }
-        told["command"] = command(cell, description)
+        told["command"] = command(cell, config)
         cell.path.parent.mkdir(parents=True, exist_ok=True)
         cell.path.write_text(as_text(told))
         if folder is not None:
@@ -113,17 +113,17 @@ class Runner:
                     f"data: take the other's files, or move {path.parent} away"
                 )
 
-    def _ready(self, description: Description, material: Material) -> Federation:
+    def _ready(self, config: RunConfig, material: Material) -> Setup:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
-        federation = assemble(description, material)
-        training = federation.training
+        setup = assemble(config, material)
+        training = setup.training
         if training.engine == "stacked":
             training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
-        kind = (description.model, repr(training.model.module), training.precision, description.compile)
+        kind = (config.model, repr(training.model.module), training.precision, config.compile)
         earlier = self.passes.setdefault(repr(kind), training)
         if earlier is not training:
             training = training.after(earlier)
-        return replace(federation, training=training)
+        return replace(setup, training=training)
 
 
 def _means(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequence[bool], on: str = "test") -> list[float]:
@@ -138,11 +138,11 @@ def _no_better(lines: Sequence[Mapping[str, Any]], entry: str, patience: int, co
 
 
 def distil(
-    description: Description, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
+    config: RunConfig, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
 ) -> dict[str, Any]:
     """Return what a page needs of a run: scores of both kinds of models, weights, groups; small enough to be kept."""
-    told: dict[str, Any] = {"description": description.to_dict(), "groups": groups}
-    counted = counted_clients(description.clients, description.poisoned)
+    told: dict[str, Any] = {"description": config.to_dict(), "groups": groups}
+    counted = counted_clients(config.clients, config.poisoned)
     for entry in ("own", "received"):
         scores = score_table(lines, entry, "accuracy")
         if len(scores):
@@ -163,7 +163,7 @@ def distil(
         told["validation"] = checked
     if xi is not None and groups is not None:
         told["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
-        if description.seed == 0 and not checked:  # what a figure shows
+        if config.seed == 0 and not checked:  # what a figure shows
             told["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
     told["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
     told["seconds"] = round(sum(line["seconds"] for line in lines), 1)
@@ -187,9 +187,9 @@ def surroundings() -> dict[str, Any]:
     return {"device": device, "torch": torch.__version__, "fedamp": fedamp.__version__}
 
 
-def command(cell: Cell, description: Description) -> str:
+def command(cell: Cell, config: RunConfig) -> str:
     """Return the command that runs a cell."""
-    how = f"--precision {description.precision} --compile {description.compile}"
+    how = f"--precision {config.precision} --compile {config.compile}"
     return f"python paper/run.py {cell.table} --only {cell.label} {how}"
 
 

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from exact import ExactLocal
-from fedamp.attention import make_attention
 from fedamp.methods import FedAMP
-from fedamp.rounds import play_round
+from fedamp.methods.attention import make_attention
 from fedamp.rows import Rows
+from fedamp.runs.round import play_round
 
 RESULTS = Path(__file__).parent.parent / "results"
 M, D, LAM = 6, 4, 1.0

@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 @pytest.fixture
 def fedamp_command(monkeypatch, tmp_path, capsys):
     """Call the command line in an empty folder; return exit code, stdout, stderr."""
-    from fedamp.cli import main
+    from fedamp.cli.main import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDAMP_DATA", str(tmp_path / "data"))

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedamp.batches import Batching
-from fedamp.clients import Clients
-from fedamp.flat import FlatModel
-from fedamp.local import Training
+from fedamp.data.clients import Clients
 from fedamp.methods import METHODS, Method, make_method
-from fedamp.optimizers import Optimizer
-from fedamp.rounds import Round, play_round
+from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows, State
+from fedamp.runs.round import Round, play_round
+from fedamp.training.batches import Batching
+from fedamp.training.local import Training
+from fedamp.training.optimizers import Optimizer
 
 ALL = sorted(METHODS)
 
@@ -43,7 +43,7 @@ def data(sizes: Sequence[int], seed: int = 0) -> Clients:
 
 
 @dataclass
-class Federation:
+class Setup:
     """A federation that can be played round by round with one method."""
 
     method: Method
@@ -66,7 +66,7 @@ class Federation:
         clients: Clients | None = None,
         seed: int = 0,
         **hyperparameters: Any,
-    ) -> Federation:
+    ) -> Setup:
         method = make_method(method, **hyperparameters) if isinstance(method, str) else method
         torch.manual_seed(seed)
         model = FlatModel(module or mlp())
@@ -78,7 +78,7 @@ class Federation:
         training = Training(model, optimizer, batching or Batching(4, epochs=1), seed)
         return cls(method, clients, training, method.server_init(w), method.client_init(w))
 
-    def play(self, rounds: int = 1, present: Tensor | None = None) -> Federation:
+    def play(self, rounds: int = 1, present: Tensor | None = None) -> Setup:
         for _ in range(rounds):
             self.k += 1
             here = torch.ones(len(self.clients), dtype=torch.bool) if present is None else present

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parents[1]
-METHODS = "separate fedavg fedprox fedavg-ft fedprox-ft scaffold apfl fedamp heurfedamp".split()
-SMALL = "--clients 5 --rounds 3 --epochs 1".split()
+METHODS = ["separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp"]
+SMALL = ["--clients", "5", "--rounds", "3", "--epochs", "1"]
 
 RUNS = {
     **{f"{m}-{e}": ["--method", m, "--engine", e, *SMALL] for m in METHODS for e in ("stacked", "loop")},

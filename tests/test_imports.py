@@ -159,7 +159,7 @@ def test_the_graph_has_no_cycle():
 
 def test_import_needs_torch_and_numpy_alone():
     code = (
-        "import sys, fedamp, fedamp.rounds, fedamp.local, fedamp.methods; "
+        "import sys, fedamp, fedamp.runs.round, fedamp.training.local, fedamp.methods; "
         "print(*{'flwr', 'ray', 'matplotlib', 'scipy', 'rich', 'typer'} & set(sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -167,6 +167,6 @@ def test_import_needs_torch_and_numpy_alone():
 
 
 def test_descriptions_are_quick_to_import():
-    code = "import sys, fedamp.description as d; d.is_folder('digits'); print('torch' in sys.modules)"
+    code = "import sys, fedamp.runs.config as d; d.is_folder('digits'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

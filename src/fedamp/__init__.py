@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from fedamp.experiment import run
     from fedamp.methods import make_method
-    from fedamp.results import Result
+    from fedamp.runs.loop import run
+    from fedamp.runs.result import Result
 
 __all__ = ["Result", "__version__", "make_method", "run"]
 
@@ -15,11 +15,11 @@ __all__ = ["Result", "__version__", "make_method", "run"]
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import fedamp` itself stays quick."""
     if name == "run":
-        from fedamp.experiment import run
+        from fedamp.runs.loop import run
 
         return run
     if name == "Result":
-        from fedamp.results import Result
+        from fedamp.runs.result import Result
 
         return Result
     if name == "make_method":

@@ -1,6 +1,6 @@
 """`python -m fedamp` is `fedamp`."""
 
-from fedamp.cli import main
+from fedamp.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedamp.batches import Batching
-from fedamp.clients import Clients
+from fedamp.data.clients import Clients
 from fedamp.methods import METHODS, make_method
-from fedamp.optimizers import Optimizer
-from fedamp.rounds import check_optimizer, play_round
 from fedamp.rows import Rows, State
-from helpers import ALL, Federation, assert_states_equal, data, frozen, mlp
+from fedamp.runs.round import check_optimizer, play_round
+from fedamp.training.batches import Batching
+from fedamp.training.optimizers import Optimizer
+from helpers import ALL, Setup, assert_states_equal, data, frozen, mlp
 
 everywhere = pytest.mark.parametrize("name", ALL)
 SIZES = (5, 9, 13, 4, 20)
 
 
-def federation(name: str, **settings) -> Federation:
+def federation(name: str, **settings) -> Setup:
     """All that can go wrong at once: unequal clients, BatchNorm, Dropout, own first models."""
     given = {"sizes": SIZES, "module": mlp(norm=True, dropout=0.2), "own_init": True, **settings}
-    return Federation.of(name, **given)
+    return Setup.of(name, **given)
 
 
 @everywhere

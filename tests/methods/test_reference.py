@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fedamp.methods import APFL, FedAvg, Method, Scaffold
-from fedamp.rounds import play_round
 from fedamp.rows import Rows
+from fedamp.runs.round import play_round
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from exact import ExactLocal
-from fedamp.attention import TamedSquareRoot
 from fedamp.methods import FedAMP, Separate
-from fedamp.rounds import play_round
+from fedamp.methods.attention import TamedSquareRoot
 from fedamp.rows import Rows
+from fedamp.runs.round import play_round
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from fedamp.attention import ATTENTION, make_attention, scale, squared_distances
 from fedamp.methods import FedAMP, HeurFedAMP, Method
+from fedamp.methods.attention import ATTENTION, make_attention, scale, squared_distances
 from fedamp.rows import Rows
 
 

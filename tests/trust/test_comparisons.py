@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from test_report import write_run
 
 import experiments
 import run as paper_run
-from fedamp import assembly, compare
-from fedamp.clients import Clients
-from fedamp.description import Named
-from fedamp.reading import RunRecord, read_runs
+from fedamp.cli.terminal import mean_of
+from fedamp.data.clients import Clients
+from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
-from fedamp.terminal import mean_of
-from test_report import write_run
+from fedamp.runs import compare, setup
+from fedamp.runs.config import Named
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
 SCORES = [(0.5, 0.6, 0.7)]
@@ -32,7 +32,7 @@ def digits(name, method):
 
 
 def test_a_preset_whose_methods_have_other_rounds_is_one_comparison(fedamp_command, monkeypatch):
-    monkeypatch.setattr("fedamp.presets.preset", digits)
+    monkeypatch.setattr("fedamp.runs.presets.preset", digits)
     given = ["compare", "--preset", "paper/mnist-practical", "--methods", "scaffold,fedamp", "--out", "here"]
     code, out, err = fedamp_command(*given, "--format", "csv")
     assert code == 0, err
@@ -176,21 +176,21 @@ def test_a_plan_of_which_nothing_has_begun_is_given_up(fedamp_command, monkeypat
     assert code == 0, err
     plan = json.loads(Path("here/comparison.json").read_text())
     assert plan["fedamp-seed0"]["method"] == {"name": "fedamp"}
-    assert {record.description["lr"] for record in read_runs(Path("here"))} == {None}
+    assert {record.config["lr"] for record in read_runs(Path("here"))} == {None}
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_run_that_failed_before_its_first_round_is_in_nobodys_way(fedamp_command, monkeypatch, command):
     given = [command, *QUICK, "--method" + "s" * (command == "compare"), "fedamp", "--out", "here"]
     with monkeypatch.context() as patch:
-        patch.setattr("fedamp.experiment.play_round", lambda *_: (_ for _ in ()).throw(RuntimeError("no memory")))
+        patch.setattr("fedamp.runs.loop.play_round", lambda *_: (_ for _ in ()).throw(RuntimeError("no memory")))
         with pytest.raises(RuntimeError):
             fedamp_command(*given, "--lr", "0.5", "--seed", "3")
     assert list(Path("here").rglob("description.json"))
     code, _, err = fedamp_command(*given, "--lr", "0.1")
     assert code == 0, err
     records = read_runs(Path("here"))
-    assert {(record.description["seed"], record.description["lr"]) for record in records} == {(0, 0.1)}
+    assert {(record.config["seed"], record.config["lr"]) for record in records} == {(0, 0.1)}
     assert all(record.finished for record in records)
 
 
@@ -214,7 +214,7 @@ def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
     code, _, err = fedamp_command(*given, "--set", "method.sigma=7")
     assert code == 0, err
     assert Path("here/separate-seed0/result.json").read_text() == before
-    told = {record.description["method"]["name"]: record.description["method"] for record in read_runs(Path("here"))}
+    told = {record.config["method"]["name"]: record.config["method"] for record in read_runs(Path("here"))}
     assert told["fedamp"] == {"name": "fedamp", "sigma": 7}
 
 
@@ -253,9 +253,9 @@ def test_poisoned_clients_have_no_say_in_the_choice():
 
 
 def test_nor_in_the_papers_tuning():
-    description = experiments.Cell("x", "y", {"clients": 3, "poisoned": (0,), "validation": 0.2}).description
+    config = experiments.Cell("x", "y", {"clients": 3, "poisoned": (0,), "validation": 0.2}).config
     lines = [line(0, (0, 0, 0)), line(1, (1.0, 0.4, 0.6)), line(2, (0.0, 0.5, 0.6)), line(3, (0, 0, 0))]
-    assert paper_run.distil(description, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
+    assert paper_run.distil(config, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
 
 
 class Ended(Exception):  # noqa: N818
@@ -269,7 +269,7 @@ def test_nor_in_when_a_run_of_the_paper_ends(monkeypatch, tmp_path):
     # Honest clients stand still from the first round on; the poisoned one alone gets better.
     lines = [line(k, (0, 0, 0), test=(k / 10, 0.5, 0.5)) for k in range(10)]
 
-    def play(description, federation, folder, watch):
+    def play(config, setup, folder, watch):
         for each in lines:
             if watch(each) is False:
                 raise Ended
@@ -300,7 +300,7 @@ def nonsense(monkeypatch):
     def hold_out(clients, share, seed, on="validation"):
         return scramble(real(clients, share, seed, on), on)
 
-    def load_material(*given, _load=assembly.load_material):
+    def load_material(*given, _load=setup.load_material):
         material = _load(*given)
         return replace(material, clients=scramble(material.clients, "test"))
 
@@ -308,7 +308,7 @@ def nonsense(monkeypatch):
         if on == "validation":
             monkeypatch.setattr(Clients, "hold_out", hold_out)
         elif on == "test":
-            for where in (assembly, paper_run):
+            for where in (setup, paper_run):
                 monkeypatch.setattr(where, "load_material", load_material)
 
     return begin

@@ -9,7 +9,7 @@ def test_a_fault_of_ours_keeps_its_traceback(fedamp_command, monkeypatch):
     def broken(*args, **kwargs):
         raise ValueError("zip() argument 2 is shorter than argument 1")
 
-    monkeypatch.setattr("fedamp.experiment.play_round", broken)
+    monkeypatch.setattr("fedamp.runs.loop.play_round", broken)
     with pytest.raises(ValueError, match="zip"):
         fedamp_command("run", "--rounds", "1")
 

@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import fedamp
-from fedamp.data.schema import make_schema
-from fedamp.data.silos import read_silo
-from fedamp.deploy.plan import Plan, Seat
-from fedamp.deploy.silo import open_silo
-from fedamp.description import Description, Named
-from fedamp.export import export_client, how_to_build, write_model
-from fedamp.flat import FlatModel
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import make_schema
+from fedamp.federation.plan import Plan, Seat
+from fedamp.federation.silo.round import open_silo
+from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
+from fedamp.runs.config import Named, RunConfig
+from fedamp.runs.export import export_client, how_to_build, write_model
 
 PICTURE, VECTOR = (2, 8, 8), (6,)
 
@@ -37,9 +37,9 @@ def exported(module, shape, folder):
     model = FlatModel(module)
     row = model.row()
     row = Rows(row.params + 0.3 * torch.randn_like(row.params), row.buffers + torch.rand_like(row.buffers))
-    description = Description(model=Named("mine:net"))
+    config = RunConfig(model=Named("mine:net"))
     path = folder / "model.safetensors"
-    write_model(path, model, row, how_to_build(description, model.module, shape, 3))
+    write_model(path, model, row, how_to_build(config, model.module, shape, 3))
     own = model.fresh()
     own.load_state_dict(model.state_dict(row))
     return path, own.eval()
@@ -211,7 +211,7 @@ def test_a_description_that_is_wrong_does_not_get_out(tmp_path):
     """Whatever describes the layers: what was not seen to be the model is not said of it."""
     module = net(nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular"), PICTURE)
     model = FlatModel(module)
-    how = how_to_build(Description(), module, PICTURE, 3)
+    how = how_to_build(RunConfig(), module, PICTURE, 3)
     wrong = json.loads(json.dumps(how))
     del wrong["layers"][0][1]["padding_mode"]
     for told, expected in ((how, True), (wrong, False)):
@@ -222,7 +222,7 @@ def test_a_description_that_is_wrong_does_not_get_out(tmp_path):
 def test_a_model_that_is_not_finite_proves_nothing(tmp_path):
     model = FlatModel(linear())
     rows = Rows(model.row().params * torch.nan, model.row().buffers)
-    write_model(tmp_path / "model.safetensors", model, rows, how_to_build(Description(), model.module, VECTOR, 3))
+    write_model(tmp_path / "model.safetensors", model, rows, how_to_build(RunConfig(), model.module, VECTOR, 3))
     assert layers_of(tmp_path / "model.safetensors") is None
 
 
@@ -232,7 +232,7 @@ def test_the_proof_moves_nobodys_stream(tmp_path):
     expected = torch.rand(2)
     model = FlatModel(module)
     torch.manual_seed(3)
-    write_model(tmp_path / "a.safetensors", model, model.row(), how_to_build(Description(), module, VECTOR, 3))
+    write_model(tmp_path / "a.safetensors", model, model.row(), how_to_build(RunConfig(), module, VECTOR, 3))
     assert torch.equal(torch.rand(2), expected)
 
 
@@ -269,11 +269,11 @@ def test_a_run_with_circular_padding_is_exported_as_it_was_scored(tmp_path):
 def test_a_silos_model_at_home_has_its_options(tmp_path):
     lines = [",".join(str((i * j) % 7) for j in range(1, 6)) + f",{'ab'[i % 2]}" for i in range(30)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,c,d,e,label", *lines]) + "\n")
-    description = Description(data="x", setting=Named("natural"), clients=1, label="label", model=Named("nets:rings"))
-    plan = Plan("test", description, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
+    config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", model=Named("nets:rings"))
+    plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
     silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
-    model = silo.federation.training.model
-    silo._keep({"own": silo.federation.w}, {}, 1)
+    model = silo.setup.training.model
+    silo._keep({"own": silo.setup.w}, {}, 1)
     own = model.fresh().eval()
     x = torch.randn(20, 5)
     torch.testing.assert_close(rebuilt(tmp_path / "models" / "own.safetensors")(x), own(x))

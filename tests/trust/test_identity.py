@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.checkpoints import load_checkpoint, save_checkpoint
-from fedamp.code_digest import code_digest
 from fedamp.errors import UserError
-from fedamp.export import export_client
 from fedamp.methods import FedAMP
+from fedamp.models.fingerprint import code_digest
+from fedamp.records.checkpoints import load_checkpoint, save_checkpoint
+from fedamp.runs.export import export_client
 
 QUICK = {"rounds": 2, "epochs": 1}
 
@@ -88,7 +88,7 @@ def test_a_broken_off_run_does_not_go_on_with_other_data(fedamp_command, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("fedamp.terminal.Bar.advance", lambda bar, line: stop() if line["round"] == 2 else None)
+        patched.setattr("fedamp.cli.terminal.Bar.advance", lambda bar, line: stop() if line["round"] == 2 else None)
         assert fedamp_command(*COMMAND, "--out", "r1")[0] == 130
     write_silos(flip=True)
     for arguments in ((*COMMAND, "--out", "r1"), ("resume", "r1")):
@@ -373,7 +373,7 @@ def test_digests_are_the_same_in_every_process(tmp_path):
         "        assert 'a' in {'a', 'b', 'x', 'y', 'z'} and 'b' in KINDS\n"
         "        return super().forward(x)\n"
     )
-    code = "from fedamp.code_digest import code_digest; import nets; print(code_digest(nets.Net))"
+    code = "from fedamp.models.fingerprint import code_digest; import nets; print(code_digest(nets.Net))"
     digests = {
         subprocess.run(
             [sys.executable, "-c", code],

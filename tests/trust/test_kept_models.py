@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.checkpoints import load_checkpoint
-from fedamp.export import export_client
-from fedamp.given import as_clients
+from fedamp.data.given import as_clients
 from fedamp.methods import METHODS
+from fedamp.records.checkpoints import load_checkpoint
+from fedamp.runs.export import export_client
 from helpers import ALL
 
 QUICK = {"data": "digits", "clients": 6, "rounds": 6, "epochs": 1}
@@ -26,9 +26,9 @@ def accuracy(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
 
 def samples(result: fedamp.Result, client: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a client's scaled test samples, found without the engine's own evaluation."""
-    from fedamp.assembly import load_material
+    from fedamp.runs.setup import load_material
 
-    clients = load_material(result.description).clients
+    clients = load_material(result.config).clients
     return clients.samples(clients.test[client])
 
 
@@ -52,9 +52,9 @@ def test_an_observer_that_has_seen_enough_leaves_that_round(method, tmp_path):
 
 def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
     """Ctrl-C may fall right after a round was written down: that line goes, since its models are not kept."""
-    from fedamp import experiment
+    from fedamp.runs import loop
 
-    real, calls = experiment._next, []
+    real, calls = loop._next, []
 
     def broken(*args):
         calls.append(1)
@@ -62,7 +62,7 @@ def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(experiment, "_next", broken)
+    monkeypatch.setattr(loop, "_next", broken)
     with pytest.raises(KeyboardInterrupt):
         fedamp.run(out=tmp_path / "run", **QUICK)
     monkeypatch.undo()
@@ -188,18 +188,18 @@ def test_a_second_resume_trains_as_the_first(tmp_path):
 
 def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
     pytest.importorskip("flwr")
-    from fedamp.data.schema import make_schema
-    from fedamp.data.silos import read_silo
-    from fedamp.deploy.plan import Plan, Seat
-    from fedamp.deploy.silo import open_silo
-    from fedamp.description import Description, Named
+    from fedamp.data.silos.read import read_silo
+    from fedamp.data.silos.schema import make_schema
+    from fedamp.federation.plan import Plan, Seat
+    from fedamp.federation.silo.round import open_silo
+    from fedamp.runs.config import Named, RunConfig
 
     rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
-    description = Description(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
-    plan = Plan("test", description, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
+    config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
+    plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
     silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
-    method, server = silo.federation.method, silo.federation.method.server_init(silo.federation.w)
+    method, server = silo.setup.method, silo.setup.method.server_init(silo.setup.w)
     _, message = method.server_send(server, 1)
     _, metrics = silo.play(1, 0, message)
     assert metrics["test.own.accuracy"] != metrics["test.received.accuracy"], "the two can't be told apart here"

@@ -9,17 +9,17 @@ from torch import nn
 
 import fedamp
 from fedamp import seeds
-from fedamp.batches import Batching
-from fedamp.clients import Clients
-from fedamp.flat import FlatModel
-from fedamp.local import Training
+from fedamp.data.clients import Clients
 from fedamp.methods import FedAMP, FedProx
 from fedamp.methods.base import proximal
 from fedamp.methods.message_passing import paper_alpha
-from fedamp.optimizers import Optimizer
+from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
-from fedamp.tasks import regression
-from helpers import Federation, data, mlp
+from fedamp.training.batches import Batching
+from fedamp.training.local import Training
+from fedamp.training.optimizers import Optimizer
+from fedamp.training.tasks import regression
+from helpers import Setup, data, mlp
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05),
@@ -203,7 +203,7 @@ def test_all_at_once_equals_one_at_a_time(which, module):
     ],
 )
 def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperparameters, optimizer):
-    played = Federation.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
+    played = Setup.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
     own, received = played.models("own"), played.models("received")
     assert own.isfinite().all()
     assert (own - received).norm() < 1e-3 * received.norm()
@@ -213,12 +213,12 @@ def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperpar
 
 @pytest.mark.parametrize("method", [FedAMP(alpha=2.0), FedProx(mu=0.5), FedProx()])
 def test_no_word_where_a_client_can_move(method):
-    assert Federation.of(method).play(1).rounds[-1].diagnostics["events"] == []
+    assert Setup.of(method).play(1).rounds[-1].diagnostics["events"] == []
 
 
 def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
     pytest.importorskip("flwr")
-    from deploy.inprocess import Local, engine_rounds, plan_of, strategy, write_silos
+    from federation.inprocess import Local, engine_rounds, plan_of, strategy, write_silos
 
     def waits(seconds):
         raise AssertionError("a silo was set aside, or a round is played again")

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedamp
-from fedamp.assembly import assemble
-from fedamp.description import Description, Named
+from fedamp.data.given import as_clients
 from fedamp.errors import UserError
-from fedamp.evaluate import evaluate
-from fedamp.flat import FlatModel
-from fedamp.given import as_clients
-from fedamp.tasks import regression
+from fedamp.models.flat import FlatModel
+from fedamp.runs.config import Named, RunConfig
+from fedamp.runs.setup import assemble
+from fedamp.training.evaluate import evaluate
+from fedamp.training.tasks import regression
 
 WAYS = ("loop", "stacked")
 QUICK = {"method": "fedavg", "rounds": 2, "epochs": 1, "batch_size": 4, "optimizer": "sgd", "lr": 0.05}
@@ -392,9 +392,9 @@ def test_nobodys_stream_moves(kind):
 
 @pytest.mark.parametrize("kind", RANDOM)
 def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
-    made_of = Description(clients=4, data="given", setting=Named("given"), engine="loop")
-    federation = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
-    training, everyone, w = federation.training, federation.clients, federation.w
+    made_of = RunConfig(clients=4, data="given", setting=Named("given"), engine="loop")
+    setup = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
+    training, everyone, w = setup.training, setup.clients, setup.w
     together = evaluate(training, everyone, w).loss
     for i in range(4):
         one = torch.tensor([i])

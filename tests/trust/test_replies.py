@@ -9,16 +9,16 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp import replies
-from fedamp.assembly import assemble
-from fedamp.batches import Batching
-from fedamp.description import Description, Named
-from fedamp.experiment import play
-from fedamp.records import RunFolder
-from fedamp.replies import Limits, Measured
-from fedamp.rounds import play_round, poison
+from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
-from helpers import ALL, Federation, assert_states_equal
+from fedamp.runs import replies
+from fedamp.runs.config import Named, RunConfig
+from fedamp.runs.loop import play
+from fedamp.runs.replies import Limits, Measured
+from fedamp.runs.round import play_round, poison
+from fedamp.runs.setup import assemble
+from fedamp.training.batches import Batching
+from helpers import ALL, Setup, assert_states_equal
 
 TALKING = [name for name in ALL if name != "separate"]
 QUICK = {"rounds": 3, "epochs": 2, "clients": 9}
@@ -82,7 +82,7 @@ def test_a_flip_three_times_as_large_is_refused_too(method):
 @pytest.mark.parametrize("name", TALKING)
 def test_who_is_refused_counts_as_absent(name):
     """To the server and to its own state: as if it had not been there."""
-    lied, away = (Federation.of(name, own_init=True).play(2) for _ in range(2))
+    lied, away = (Setup.of(name, own_init=True).play(2) for _ in range(2))
     num_params = lied.training.model.num_params
     everyone, others = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, True])
     tamper = poison([1], 10.0, num_params)
@@ -95,16 +95,16 @@ def test_who_is_refused_counts_as_absent(name):
     assert_states_equal(played.clients, expected.clients)
 
 
-def round_3(federation, who):
-    return federation.training.local(federation.clients.take(who), 3)
+def round_3(setup, who):
+    return setup.training.local(setup.clients.take(who), 3)
 
 
 def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
-    description = Description.of({"method": "fedamp", "poisoned": (0, 4), "absent": 0.4, **QUICK, "rounds": 6})
-    whole = play(description, assemble(description))
+    config = RunConfig.of({"method": "fedamp", "poisoned": (0, 4), "absent": 0.4, **QUICK, "rounds": 6})
+    whole = play(config, assemble(config))
 
-    play(description, assemble(description), RunFolder(tmp_path), lambda line: line["round"] < 3)
-    again = play(description, assemble(description), RunFolder(tmp_path))
+    play(config, assemble(config), RunFolder(tmp_path), lambda line: line["round"] < 3)
+    again = play(config, assemble(config), RunFolder(tmp_path))
     assert refused(again) == refused(whole)
     for entry, rows in whole.models.items():
         assert torch.equal(rows.params, again.models[entry].params)
@@ -290,7 +290,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
     u = Rows(torch.randn(4, 100, generator=g, dtype=dtype), torch.randn(4, 3, generator=g, dtype=dtype))
     w = Rows(u.params + 1e-3 * torch.randn(4, 100, generator=g, dtype=dtype), 2 * u.buffers)
     before = [t.clone() for t in (u.params, u.buffers, w.params, w.buffers)]
-    method = Federation.of("fedamp").method
+    method = Setup.of("fedamp").method
     found = replies.measure({"w": w}, {"u": u}, method, torch.arange(1, 5)[:, None])
     assert all(torch.equal(a, b) for a, b in zip(before, (u.params, u.buffers, w.params, w.buffers), strict=True))
     for i, one in enumerate(found):
@@ -307,7 +307,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
 def test_one_row_that_is_seen_many_times_is_measured_as_such():
     row = Rows.of(torch.tensor([[3.0, 4.0]]))
     w = Rows.of(torch.tensor([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]]))
-    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Federation.of("fedavg").method, torch.ones(3, 1))
+    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Setup.of("fedavg").method, torch.ones(3, 1))
     assert [(one.far["w"], one.sent["w"], one.lengths["w"]) for one in found] == [(0, 5, 5), (5, 5, 0), (5, 5, 10)]
 
 
@@ -378,7 +378,7 @@ def test_an_honest_client_that_runs_away_gets_a_cure():
 
 
 def test_losses_of_two_entries_are_told_together():
-    a = Federation.of("apfl")
+    a = Setup.of("apfl")
     a.clients.x[a.clients.train[1][0]] = torch.nan
     events = a.play().rounds[-1].diagnostics["events"]
     assert sum("training loss" in event for event in events) == 1
@@ -390,7 +390,7 @@ def test_losses_of_two_entries_are_told_together():
 @pytest.fixture
 def deploy(monkeypatch):
     pytest.importorskip("flwr")
-    from deploy import inprocess
+    from federation import inprocess
 
     def waits(seconds):
         raise AssertionError("a silo was set aside, or a round is played again")
@@ -423,7 +423,7 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
     log = (tmp_path / "record" / "log.txt").read_text()
     assert log.count("bad reply from silo-1") == 3
 
-    made = deploy.assemble(replace(plan.description, engine="loop"))
+    made = deploy.assemble(replace(plan.config, engine="loop"))
     server, state = made.method.server_init(made.w), made.method.client_init(made.w)
     tamper, everyone = poison([1], 10.0, made.training.model.num_params), torch.ones(3, dtype=torch.bool)
     for k in range(1, 4):
@@ -440,9 +440,9 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
 
 @pytest.mark.parametrize(("scale", "expected"), [(1.01, []), (-1.5, []), (-10.0, ["b"])])
 def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(scale, expected, deploy):
-    from fedamp.deploy.hub import Hub, Told
+    from fedamp.federation.server.state import Hub, Told
 
-    method = Federation.of("fedamp").method
+    method = Setup.of("fedamp").method
     w = Rows.of(torch.randn(3, 50, generator=torch.Generator().manual_seed(0)))
     hub = Hub(method, deploy.Rules(norm_factor=1e9), w[slice(0, 1)])
     hub.join(["a", "b", "c"], w)
@@ -453,10 +453,10 @@ def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(sca
 
 
 def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
-    from fedamp.deploy.hub import Hub, Told
+    from fedamp.federation.server.state import Hub, Told
 
     w = Rows.of(torch.randn(3, 5, dtype=torch.float64))
-    hub = Hub(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
+    hub = Hub(Setup.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
     hub.join(["a", "b", "c"], w)
     hub.send()
     told = {who: Told({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
@@ -480,20 +480,20 @@ def test_honest_silos_of_any_size_take_part(tmp_path, deploy):
 
 
 def test_a_plan_from_before_still_reads(tmp_path, deploy):
-    from fedamp.deploy.plan import read_federation
+    from fedamp.federation.plan import read_federation
 
     data = deploy.write_silos(tmp_path / "data")
     deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0)).federation.write(tmp_path)
     told = json.loads((tmp_path / "federation.json").read_text())
     del told["rules"]["move_factor"], told["description"]["replies"]
     (tmp_path / "federation.json").write_text(json.dumps(told))
-    federation = read_federation(tmp_path)
-    assert (federation.rules.norm_factor, federation.rules.move_factor) == (25.0, Limits().move_factor)
-    assert federation.plan.description.replies == "auto"
+    setup = read_federation(tmp_path)
+    assert (setup.rules.norm_factor, setup.rules.move_factor) == (25.0, Limits().move_factor)
+    assert setup.plan.config.replies == "auto"
 
 
 def test_replies_are_not_for_a_federations_description(tmp_path):
-    from fedamp.cli_federation import DESCRIBED, describe
+    from fedamp.cli.setup import DESCRIBED, describe
 
     config = tmp_path / "a.toml"
     config.write_text('replies = "any"\n')
@@ -510,8 +510,8 @@ def test_a_claim_of_many_samples_costs_the_server_nothing():
 def test_a_node_of_a_flower_app_answers_for_itself_alone(deploy):
     from flwr.app import ArrayRecord
 
-    from deploy.test_amp import grid, net
-    from fedamp.deploy import FedAMP
+    from fedamp.federation import FedAMP
+    from federation.test_amp import grid, net
 
     asked = {}
 

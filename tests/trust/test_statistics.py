@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import wilcoxon
+from test_report import write_run
 
 import facts
 import outcomes
 import tables
-from fedamp.reading import read_runs
+from fedamp.records.reading import read_runs
 from fedamp.report import as_text, comparison_table
 from fedamp.report.stats import wilcoxon_p
-from test_report import write_run
 
 
 def told(scores, poisoned=()):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fedamp
-from fedamp.data.schema import make_schema
-from fedamp.data.silos import read_silos
+from fedamp.data.silos.read import read_silos
+from fedamp.data.silos.schema import make_schema
 
 ROWS = 40
 QUICK = {"model": "logistic", "method": "separate", "rounds": 1, "steps": 1}

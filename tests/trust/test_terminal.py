@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedamp import terminal
-from fedamp.reading import read_runs
-from fedamp.terminal import mean_of
+from fedamp.cli import terminal
+from fedamp.cli.terminal import mean_of
+from fedamp.records.reading import read_runs
 
 SGD = ["--rounds", "2", "--epochs", "1", "--model", "logistic", "--optimizer", "sgd"]
 
@@ -70,7 +70,7 @@ def test_where_one_client_diverges_the_others_keep_their_numbers(fedamp_command)
     given = [*write_silos("silos", scales=(1.0, 1.0, 300.0)), *SGD[2:], "--rounds", "60", "--lr", "0.5"]
     code, _, err = fedamp_command("compare", *given, "--methods", "fedamp", "--out", "here")
     assert code == 0, err
-    alone = next(record for record in read_runs(Path("here")) if record.description["method"]["name"] == "separate")
+    alone = next(record for record in read_runs(Path("here")) if record.config["method"]["name"] == "separate")
     last = alone.lines[60]["test"]["own"]["rmse"]
     assert last[2] == "inf"
     assert all(isinstance(score, float) for score in last[:2])
@@ -134,7 +134,7 @@ def test_so_are_columns_words_and_silos_in_notes(fedamp_command):
 
 
 def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
-    monkeypatch.setattr("fedamp.needs.told", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
+    monkeypatch.setattr("fedamp.runs.needs.told", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
     out = fedamp_command("run", "--clients", "5", "--dry-run")[1]
     assert out == "memory [GiB] 1\nwarning: more than [free] there is\n"
     terminal.warn("a[b] is :warning: odd[/]")
@@ -142,7 +142,7 @@ def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
 
 
 def test_so_is_a_list(fedamp_command, monkeypatch):
-    monkeypatch.setattr("fedamp.listing.entries", lambda kind: [("mine[a]", "sizes=[1]", "takes [x] and [/x]")])
+    monkeypatch.setattr("fedamp.cli.listing.entries", lambda kind: [("mine[a]", "sizes=[1]", "takes [x] and [/x]")])
     assert fedamp_command("list", "models")[1] == "mine[a]  takes [x] and [/x]\n    sizes=[1]\n"
 
 
@@ -157,7 +157,7 @@ def test_so_is_a_run_beside_its_bar(monkeypatch, name):
 
 
 def test_so_is_a_silo_of_a_federation(fedamp_command, monkeypatch):
-    operate = pytest.importorskip("fedamp.deploy.operate")
+    operate = pytest.importorskip("fedamp.federation.server.operate")
     silo = {"name": "clinic[a]", "state": "set aside", "reason": "reply [3] is odd[/]"}
     monkeypatch.setattr(operate, "status", lambda folder: (None, {"silos": [silo]}))
     monkeypatch.setattr(terminal.out, "width", 200)

@@ -2,9 +2,9 @@
 
 import torch
 
-from fedamp.assembly import load_material
-from fedamp.clients import Clients
-from fedamp.description import Description
+from fedamp.data.clients import Clients
+from fedamp.runs.config import RunConfig
+from fedamp.runs.setup import load_material
 
 SHARING = {
     "data": "digits",
@@ -21,18 +21,18 @@ def leaked(clients: Clients) -> int:
 
 
 def test_a_held_out_sample_is_nobodys_training_sample():
-    clients = load_material(Description.of(SHARING)).clients
+    clients = load_material(RunConfig.of(SHARING)).clients
     assert len(torch.cat(clients.train).unique()) < len(torch.cat(clients.train)), "nobody shares anything here"
     assert leaked(clients.hold_out(0.2, seed=3)) == 0
 
 
 def test_nor_is_a_copy_of_it_with_a_wrong_label():
-    clients = load_material(Description.of(SHARING)).clients
+    clients = load_material(RunConfig.of(SHARING)).clients
     assert leaked(clients.with_label_noise(0.5, 10, seed=1).hold_out(0.2, seed=3)) == 0
 
 
 def test_what_is_held_out_does_not_depend_on_who_shares():
-    clients = load_material(Description.of(SHARING)).clients
+    clients = load_material(RunConfig.of(SHARING)).clients
     held = clients.hold_out(0.2, seed=3).validation
     for mine, client in zip(held, range(20), strict=True):
         alone = clients.take(torch.tensor([client])).hold_out(0.2, seed=3).validation[0]
@@ -41,7 +41,7 @@ def test_what_is_held_out_does_not_depend_on_who_shares():
 
 def test_where_nobody_shares_every_sample_is_in_one_place():
     apart = {**SHARING, "setting": {"name": "iid", "samples": 50, "test_samples": 20}}
-    before = load_material(Description.of(apart)).clients
+    before = load_material(RunConfig.of(apart)).clients
     after = before.hold_out(0.2, seed=3)
     for whole, train, held in zip(before.train, after.train, after.validation, strict=True):
         assert torch.equal(torch.cat([train, held]).sort().values, whole)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import fedamp
-from fedamp.description import Description, Named, is_folder
+from fedamp.data.partition import make_setting
 from fedamp.errors import UserError
 from fedamp.methods import FedAMP, make_method
-from fedamp.settings import make_setting
+from fedamp.runs.config import Named, RunConfig, is_folder
 
 ROWS = 20
 X = np.random.default_rng(0).normal(size=(ROWS, 3))
@@ -209,7 +209,7 @@ def types(value):
 
 
 def test_numpys_numbers_describe_the_same_run():
-    ours, theirs = Description.of(PYTHON), Description.of(NUMPY)
+    ours, theirs = RunConfig.of(PYTHON), RunConfig.of(NUMPY)
     assert theirs == ours
     assert theirs.to_dict() == ours.to_dict()
     assert json.dumps(theirs.to_dict()) == json.dumps(ours.to_dict())

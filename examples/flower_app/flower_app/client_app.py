@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedamp.deploy import start_at_cloud_model
+from fedamp.federation import start_at_cloud_model
 from flower_app.task import net, partition
 
 app = ClientApp()

@@ -3,7 +3,7 @@
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedamp.deploy import FedAMP
+from fedamp.federation import FedAMP
 from flower_app.task import net
 
 app = ServerApp()

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fedamp.data import load_data
-from fedamp.settings import make_setting
+from fedamp.data.partition import make_setting
 
 
 def net() -> nn.Module:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fedamp import checks
 from fedamp.data.dataset import Dataset
 from fedamp.data.digits import load_digits
-from fedamp.data.files import LOADERS, SOURCES, Source, Status, check, data_dir, status
+from fedamp.data.published import LOADERS, SOURCES, Source, Status, check, data_dir, status
 
 
 @functools.wraps(load_digits)

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedamp import seeds
-from fedamp.data.cifar import read_cifar100
 from fedamp.data.dataset import Dataset
-from fedamp.data.idx import advice, read_idx
+from fedamp.data.formats.cifar import read_cifar100
+from fedamp.data.formats.idx import advice, read_idx
 from fedamp.errors import UserError
 
 Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pictures and labels

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
-from fedamp.attention import (
+from fedamp.errors import UserError
+from fedamp.methods.attention import (
     ATTENTION,
     SCALES,
     SelfWeight,
@@ -25,7 +26,6 @@ from fedamp.attention import (
     squared_distances,
     uniform_weights,
 )
-from fedamp.errors import UserError
 from fedamp.methods.message_passing import MessagePassing
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedamp.attention import (
+from fedamp.methods.attention import (
     SCALES,
     SelfWeight,
     check_self_weight,

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
-from fedamp.attention import effective_clients
 from fedamp.errors import UserError
 from fedamp.methods.advice import advice
+from fedamp.methods.attention import effective_clients
 from fedamp.methods.base import Local, Method, proximal
 from fedamp.rows import Message, Rows, State
 

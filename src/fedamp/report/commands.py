@@ -27,14 +27,14 @@ DEFAULTS: dict[str, Any] = {
 """Settings that go without saying, so that a command stays short. A copy; a test keeps it true."""
 
 
-def run_command(description: Mapping[str, Any]) -> str | None:
+def run_command(config: Mapping[str, Any]) -> str | None:
     """Return the `fedamp run` that a description stands for, or None where no such command has these clients."""
-    return None if _not_simulated(description) else shlex.join(["fedamp", "run", *_flags(description)])
+    return None if _not_simulated(config) else shlex.join(["fedamp", "run", *_flags(config)])
 
 
-def _not_simulated(description: Mapping[str, Any]) -> bool:
+def _not_simulated(config: Mapping[str, Any]) -> bool:
     """Whether clients were given as Python objects, or were silos in houses of their own."""
-    return description.get("data") == "given" or description.get("setting") == {"name": "federation"}
+    return config.get("data") == "given" or config.get("setting") == {"name": "federation"}
 
 
 def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
@@ -64,14 +64,14 @@ def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
     return shlex.join(["fedamp", "compare", *flags])
 
 
-def _flags(description: Mapping[str, Any]) -> list[str]:
+def _flags(config: Mapping[str, Any]) -> list[str]:
     # A folder of silos decides itself who the clients are.
-    silent = {"setting", "clients"} if _name(description.get("setting")) == "natural" else set()
+    silent = {"setting", "clients"} if _name(config.get("setting")) == "natural" else set()
     # What was found, not what was asked for.
     silent |= {"version", "model_code"}
     flags: list[str] = []
     details: list[tuple[str, Any]] = []
-    for key, value in description.items():
+    for key, value in config.items():
         if value is None or value == [] or key in silent or DEFAULTS.get(key) == value:
             continue
         if isinstance(value, Mapping):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedamp.errors import UserError
-from fedamp.reading import RunRecord
+from fedamp.records.differences import flat
+from fedamp.records.reading import RunRecord
 from fedamp.report.trials import Trial, read_trial
 
 ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
@@ -51,9 +52,9 @@ class Block:
     groups: list[Group]
 
     @property
-    def description(self) -> Mapping[str, Any]:
+    def config(self) -> Mapping[str, Any]:
         """A run's description, for what all runs of the block have in common."""
-        return self.groups[0].records[0].description
+        return self.groups[0].records[0].config
 
     @property
     def metric(self) -> str:
@@ -76,7 +77,7 @@ def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
     samples, models = (list(dict.fromkeys(getattr(run, what) for run in runs)) for what in ("data", "code"))
     for run in {run.path.resolve(): run for run in runs}.values():
         _check(run)
-        setting = flat({key: value for key, value in run.description.items() if key not in NOT_ASKED})
+        setting = flat({key: value for key, value in run.config.items() if key not in NOT_ASKED})
         setting |= {OTHER_DATA: 1 + samples.index(run.data), OTHER_MODEL: 1 + models.index(run.code)}
         if setting not in settings:
             settings.append(setting)
@@ -90,7 +91,7 @@ def _groups(runs: Sequence[RunRecord]) -> list[Group]:
     kinds: list[tuple[str, dict[str, Any]]] = []
     members: list[list[RunRecord]] = []
     for run in runs:
-        kind = run.description["method"]["name"], parameters(run.description)
+        kind = run.config["method"]["name"], parameters(run.config)
         if kind not in kinds:
             kinds.append(kind)
             members.append([])
@@ -110,22 +111,14 @@ def _group(label: str, name: str, given: Mapping[str, Any], records: list[RunRec
     trials.sort(key=lambda trial: (trial.seed, not trial.record.finished, -len(trial.scores)))
     first = {trial.seed: trial for trial in reversed(trials)}
     kept = [first[seed] for seed in sorted(first)]
-    training = {key: records[0].description.get(key) for key in TRAINING}
+    training = {key: records[0].config.get(key) for key in TRAINING}
     return Group(label, name, given, training, records, kept, len(trials) - len(kept))
 
 
-def parameters(description: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters that a run was given, those of its training among them."""
-    given = {key: value for key, value in flat(description["method"]).items() if key != "name"}
-    return given | {key: description[key] for key in TRAINING if description.get(key) not in (None, 0)}
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one, with dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+    given = {key: value for key, value in flat(config["method"]).items() if key != "name"}
+    return given | {key: config[key] for key in TRAINING if config.get(key) not in (None, 0)}
 
 
 def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -145,7 +138,7 @@ OTHER_DATA, OTHER_MODEL = "other data", "other model"
 
 
 def _check(run: RunRecord) -> None:
-    method = run.description.get("method")
+    method = run.config.get("method")
     fine = isinstance(method, Mapping) and isinstance(method.get("name"), str)
-    if not (fine and isinstance(run.description.get("seed"), int)):
+    if not (fine and isinstance(run.config.get("seed"), int)):
         raise UserError(f"{run.path} holds no run of fedamp: its description has no method or no seed; leave it out")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.errors import UserError
-from fedamp.reading import read_runs
+from fedamp.records.reading import read_runs
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, Group, make_blocks
@@ -66,7 +66,7 @@ def as_json(value: object) -> str:
 
 
 def _title(blocks: Sequence[Block]) -> str:
-    settings = [f"{block.description.get('data')}, {_choice(block.description.get('setting'))}" for block in blocks]
+    settings = [f"{block.config.get('data')}, {_choice(block.config.get('setting'))}" for block in blocks]
     return " · ".join(dict.fromkeys(settings))
 
 
@@ -133,10 +133,10 @@ def _line(texts: Sequence[str], best: bool = False) -> str:
 
 def _setup(block: Block) -> str:
     """Return what all runs of a block have in common, as a list of terms."""
-    told = block.description
+    told = block.config
     facts = next((trial.facts for group in block.groups for trial in group.trials if trial.facts), {})
     sizes = [size for size in facts.get("sizes") or [] if size is not None]  # of silos that came
-    seeds = sorted({record.description["seed"] for group in block.groups for record in group.records})
+    seeds = sorted({record.config["seed"] for group in block.groups for record in group.records})
     terms = {
         "data": told.get("data"),
         "setting": _choice(told.get("setting")),
@@ -186,7 +186,7 @@ def _warnings(blocks: Sequence[Block]) -> str:
             for record in group.records:
                 if not record.finished:
                     lost = f"{record.path} did not come to its end. Go on with it by: fedamp resume {record.path}"
-                    found.setdefault(lost, []).append(f"{group.label}, seed {record.description['seed']}{where}")
+                    found.setdefault(lost, []).append(f"{group.label}, seed {record.config['seed']}{where}")
     if not found:
         return "<p>None.</p>"
     items = "".join(
@@ -204,7 +204,7 @@ def _hyperparameters(block: Block) -> str:
 
 
 def _used(group: Group) -> list[str]:
-    told = group.records[0].description
+    told = group.records[0].config
     facts = group.trials[0].facts if group.trials else {}
     own = {key: value for key, value in told["method"].items() if key != "name"}
     own = {**(facts.get("hyperparameters") or {}), **own}
@@ -217,9 +217,9 @@ def _commands(blocks: Sequence[Block]) -> str:
     known: list[str] = []
     given = 0
     for block in blocks:
-        told = [record.description for group in block.groups for record in group.records]
+        told = [record.config for group in block.groups for record in group.records]
         whole = compare_command(told)
-        each = [run_command(description) for description in told]
+        each = [run_command(config) for config in told]
         given += each.count(None)
         known += [whole] if whole else [command for command in each if command]
     text = f"<pre tabindex='0' id='commands'>{escape(chr(10).join(known))}</pre>" if known else ""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.metrics import worse_off
-from fedamp.reading import RunRecord
+from fedamp.records.metrics import worse_off
+from fedamp.records.reading import RunRecord
 from fedamp.report.groups import Block, Group, make_blocks, what_differs
 from fedamp.report.stats import wilcoxon_p
 from fedamp.report.trials import Trial

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.metrics import Summary, counted_clients, score_table, summarise
-from fedamp.reading import RunRecord
+from fedamp.records.metrics import Summary, counted_clients, score_table, summarise
+from fedamp.records.reading import RunRecord
 
 RECEIVED = ("fedavg", "fedprox")
 """Methods whose result is the model that the server sends; for the others it is the client's own."""
@@ -30,7 +30,7 @@ class Trial:
     @property
     def seed(self) -> int:
         """The run's seed."""
-        return int(self.record.description["seed"])
+        return int(self.record.config["seed"])
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ def read_trial(run: RunRecord) -> Trial | None:
             scores = score_table(run.lines, "own", metric)
         if not scores.size:
             return None
-        counted = np.array(counted_clients(scores.shape[1], run.description.get("poisoned") or []))
+        counted = np.array(counted_clients(scores.shape[1], run.config.get("poisoned") or []))
         came = ~np.isnan(scores).all(0)  # of a federation over real machines; the result leaves the others out too
         counted = counted & came if (counted & came).any() else counted
         _check_result(run, scores.shape[1])
@@ -111,7 +111,7 @@ def _entry(run: RunRecord, metric: str) -> str:
     result = run.result or {}
     if isinstance(result.get("scored"), str):
         return str(result["scored"])
-    usual = "received" if run.description["method"]["name"] in RECEIVED else "own"
+    usual = "received" if run.config["method"]["name"] in RECEIVED else "own"
     best, told = result.get("best_round"), result.get("per_client")
     if best is None or told is None:
         return usual

@@ -1,0 +1,1 @@
+"""The command line: one file a subcommand. They parse, call and print; the work is done in the other rooms."""

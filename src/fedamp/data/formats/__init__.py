@@ -1,0 +1,1 @@
+"""File formats of published data sets, read with nothing believed."""

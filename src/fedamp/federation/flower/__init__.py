@@ -1,0 +1,1 @@
+"""FedAMP and HeurFedAMP for other people's Flower apps, which have a ClientApp of their own."""

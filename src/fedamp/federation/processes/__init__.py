@@ -1,0 +1,1 @@
+"""Other programs: started, watched and ended, with nothing left behind."""

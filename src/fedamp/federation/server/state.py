@@ -1,0 +1,150 @@
+"""The server's half over a network: rows by who they belong to, in any order of coming. It knows no Flower.
+
+An identity is a text that stays the same when a silo comes back: the hash of its key. Rows stand in the order in
+which the silos came; what is told to people stands in the order of the members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.federation.plan import Rules
+from fedamp.federation.wire import reply_checks
+from fedamp.methods import Method
+from fedamp.records.checkpoints import Checkpoint
+from fedamp.rows import Message, Rows, State
+from fedamp.runs import replies as vetted
+
+
+@dataclass
+class Standing:
+    """What the server remembers of a silo besides its row."""
+
+    accepted: int = 0  # the last round whose reply was taken, 0 for none
+    strikes: int = 0  # bad replies in a row
+    aside: bool = False
+    reason: str | None = None  # why the last reply was not taken
+    since: int | None = None  # the round since which it has been missing
+    samples: int | None = None
+    lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
+
+
+@dataclass(frozen=True)
+class Told:
+    """A reply that was decoded: what the method gets, and what people read."""
+
+    reply: Message
+    samples: int
+    metrics: Mapping[str, float]
+
+
+@dataclass
+class Hub:
+    """A method's server half for silos that come, go and return. `k` rounds are done."""
+
+    method: Method
+    rules: Rules
+    first: Rows  # a first model (1, d), to know what messages look like
+    variances: Tensor | None = None  # which of a model's buffers are variances, (b,)
+    steps: Callable[[int], float] = float  # that a silo takes in a round, by its samples; in proportion where not known
+    k: int = 0
+    state: State | None = None
+    order: list[str] = field(default_factory=list)  # whose row is where
+    standings: dict[str, Standing] = field(default_factory=dict)
+    sent: State | None = None  # the state as it was when the present round was sent
+    message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
+
+    def __post_init__(self) -> None:
+        _, self.reply_like = reply_checks.templates(self.method, self.first)
+        models = {name: rows for name, rows in self.reply_like.items() if name != "samples"}
+        (first,) = vetted.measure(models, {}, self.method, torch.ones((1, 1)))
+        assert first is not None, "a first model is finite"
+        self.first_lengths = {name: length for name, length in first.lengths.items() if length > 0}
+
+    def standing(self, identity: str) -> Standing:
+        """Return what is remembered of a silo; nothing, for a new one."""
+        return self.standings.setdefault(identity, Standing())
+
+    def join(self, identities: Sequence[str], w: Rows) -> None:
+        """Give new silos their rows, with their first models; of those who begin together, what is shared is made."""
+        own = self.method.server_init(w)
+        self.state = own if self.state is None else self.state.append(own)
+        self.order.extend(identities)
+        for identity in identities:
+            self.standing(identity)
+
+    def send(self) -> dict[str, Message]:
+        """Return what the next round sends to each silo that has a row."""
+        assert self.state is not None, "no silo has joined"
+        self.sent, self.message = self.method.server_send(self.state, self.k + 1)
+        return {identity: self._part(slice(i, i + 1)) for i, identity in enumerate(self.order)}
+
+    def _part(self, index: slice | Tensor) -> Message:
+        return {name: rows[index] for name, rows in self.message.items()}
+
+    def sift(self, replies: Mapping[str, Told]) -> tuple[dict[str, Told], dict[str, str]]:
+        """Return the replies that can be used, and why each of the others can't."""
+        measured = {who: self._measured(who, told) for who, told in replies.items()}
+        known = [standing.lengths for standing in self.standings.values() if standing.lengths]
+        away = torch.tensor([identity not in replies for identity in self.order])
+        waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
+        sound = {who: one for who, one in measured.items() if one is not None}
+        found = vetted.refused(sound, self.rules, waiting, [*known, self.first_lengths])
+        refused = dict.fromkeys(measured.keys() - sound.keys(), "its length is beyond all numbers")
+        refused |= {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
+        return {who: told for who, told in replies.items() if who not in refused}, refused
+
+    def _measured(self, who: str, told: Told) -> vetted.Measured | None:
+        """Return a reply in numbers; None for one whose values are finite, but not their squares."""
+        i, steps = self.order.index(who), torch.tensor([[self.steps(told.samples)]])
+        (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method, steps)
+        return None if one is None else replace(one, lengths={**one.lengths, "samples": float(told.samples)})
+
+    def receive(self, replies: Mapping[str, Told]) -> dict[str, Any]:
+        """Take the round's replies, and return what the method says of it. They have been sifted."""
+        assert self.sent is not None, "nothing was sent"
+        present = torch.tensor([identity in replies for identity in self.order])
+        here = [identity for identity in self.order if identity in replies]
+        reply = {name: Rows.cat([replies[who].reply[name] for who in here]) for name in self.reply_like}
+        diagnostics = self.method.diagnostics(self.sent)
+        self.state = self.method.server_receive(self.sent, reply, present)
+        self.k += 1
+        for who in here:
+            standing = self.standing(who)
+            standing.accepted, standing.samples = self.k, replies[who].samples
+            standing.strikes, standing.reason, standing.since = 0, None, None
+            if (measured := self._measured(who, replies[who])) is not None:
+                standing.lengths = dict(measured.lengths)
+        for who in set(self.order) - set(here):
+            standing = self.standing(who)
+            standing.since = standing.since or self.k
+        return diagnostics
+
+    def strike(self, identity: str, reason: str) -> bool:
+        """Note a bad reply, and return whether the silo is set aside for it."""
+        standing = self.standing(identity)
+        standing.strikes, standing.reason = standing.strikes + 1, reason
+        standing.aside = standing.strikes >= self.rules.strikes
+        return standing.aside
+
+    def admit(self, identity: str) -> None:
+        """Let a silo in again that was set aside."""
+        standing = self.standing(identity)
+        standing.strikes, standing.aside = 0, False
+
+    def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
+        """Return all that is needed to go on after a stop."""
+        assert self.state is not None, "no silo has joined"
+        standings = {who: vars(standing) for who, standing in self.standings.items()}
+        told = {"order": self.order, "standings": standings, **how}
+        return Checkpoint(self.k, self.state, State(0), xi, told)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        self.k, self.state, self.order = saved.k, saved.server, list(saved.how["order"])
+        self.standings = {who: Standing(**values) for who, values in saved.how["standings"].items()}

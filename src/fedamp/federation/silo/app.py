@@ -1,0 +1,136 @@
+"""The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `silo` gives it.
+
+Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one. A silo
+that can't take part says so in a word of its own; the details stay in its log. An error is never passed on as it is:
+its text might hold what must not leave the house.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedamp.federation.plan import Seat, read_seat
+from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
+from fedamp.federation.wire.encoding import RefusedError, decode, encode
+
+RUN = "run"  # of a bundle: what the silo writes
+LOG = "log.txt"
+
+
+@dataclass(frozen=True)
+class House:
+    """Where a silo keeps what it has."""
+
+    seat: Seat
+    data: Path
+    folder: Path  # for memory, models and log
+
+    def open(self, theirs: Any) -> Silo:
+        """Return the silo, ready to train."""
+        return open_silo(self.seat, self.data, self.folder, theirs)
+
+    def log(self, text: str) -> None:
+        """Write a line for the silo's operator; a disk that is full must not end the round, nor tell of itself."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / LOG).open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+
+def house_of(context: Context) -> House:
+    """Return the house that `fedamp silo up` told the SuperNode of."""
+    bundle = Path(str(context.node_config["bundle"]))
+    return House(read_seat(bundle), Path(str(context.node_config["data"])), bundle / RUN)
+
+
+def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
+    """Return the app of a silo; `house` finds its data and memory."""
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        """Compare plans; tell how many samples there are."""
+        return _answer(message, context, house, _query)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        """Train for a round; score what was received and what came of it."""
+        return _answer(message, context, house, _train)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        """Take the last cloud model, and score it."""
+        return _answer(message, context, house, _evaluate)
+
+    return app
+
+
+Act = Callable[[Silo, House, Message], RecordDict]
+
+
+def _answer(message: Message, context: Context, find: Callable[[Context], House], act: Act) -> Message:
+    """Act on a message; whatever goes wrong is told at home in full, and to the server in a word."""
+    house: House | None = None
+    try:
+        house = find(context)
+        theirs = json.loads(str(message.content.config_records["config"]["agreement"]))
+        content = act(house.open(theirs), house, message)
+    except UnwillingError as error:
+        content = _refusal(error.public, house, str(error))
+    except RefusedError as error:
+        content = _refusal("it can't use the server's message", house, f"the server's message can't be used: {error}")
+    except Exception:  # whatever a model or a disk does
+        content = _refusal("it failed; its own log says why", house, f"an error\n{traceback.format_exc()}")
+    return Message(content, reply_to=message)
+
+
+def _refusal(public: str, house: House | None, private: str) -> RecordDict:
+    if house is None:  # its bundle can't be read, so that nobody knows where its log is
+        print(f"not taking part: {private}", file=sys.stderr)
+    else:
+        house.log(f"not taking part: {private}")
+    return RecordDict({"refusal": ConfigRecord({"reason": public})})
+
+
+def _query(silo: Silo, house: House, message: Message) -> RecordDict:
+    house.log(f"first contact with the federation {silo.seat.plan.name!r}: {silo.samples} training samples")
+    return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
+
+
+def _train(silo: Silo, house: House, message: Message) -> RecordDict:
+    config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
+    k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
+    silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
+    reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
+    house.log(f"round {k}: {_told(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
+    return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
+
+
+def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
+    config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
+    metrics = silo.look(int(config["accepted"]), decode(arrays, silo.templates()[0]))  # type: ignore[arg-type]
+    house.log(f"the federation has come to its end: {_told(silo, metrics)}; your models are in {silo.models}")
+    return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
+
+
+def _told(silo: Silo, metrics: dict[str, float]) -> str:
+    """Return the scores in words."""
+    metric = silo.federation.training.task.metric
+    words = {"own": "own model", "received": "received model"}
+    scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in words}
+    form = "{} {:.2%}" if metric == "accuracy" else "{} RMSE {:.4g}"
+    return ", ".join(form.format(words[entry], score) for entry, score in scores.items() if score is not None)
+
+
+app = make_client_app()

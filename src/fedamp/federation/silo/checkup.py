@@ -1,0 +1,177 @@
+"""All that a silo can check before it goes online: its bundle, its installation, its data, its way to the server."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from fedamp.data.silos.doubts import schema_doubts
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
+from fedamp.errors import UserError
+from fedamp.federation.plan import SCHEMA, SILO, Seat, disagreement, read_seat
+from fedamp.federation.processes import programs
+from fedamp.federation.silo import guard
+
+FILES = (SILO, SCHEMA, "ca.crt", "key")
+WAIT = 10.0  # seconds for the server to answer
+AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one check."""
+
+    what: str
+    fault: str = ""  # "" where all is well
+    note: str = ""
+
+
+def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
+    """Give one finding after the other; what can't be checked for a fault before it is left out."""
+    complete = _try("bundle", lambda: _bundle(bundle))
+    yield complete
+    if complete.fault:
+        return
+    seat = read_seat(bundle)
+    yield _try("key", lambda: _key(bundle / "key"))
+    yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
+    yield _try("Flower", lambda: programs.program("flower-supernode") and "")
+    yield _try("guard", lambda: _guard(bundle))
+    yield _try("version", lambda: _version(seat, bundle))
+    readable = _try("data", lambda: _data(seat, data))
+    yield readable
+    if not readable.fault:
+        yield _try("model", lambda: _model(seat, bundle, data))
+    if not offline:
+        yield _try("server", lambda: _server(seat, bundle / "ca.crt"))
+
+
+def check_quickly(bundle: Path, data: Path) -> Seat:
+    """Return a bundle's seat; the first fault that shows without the network is an error."""
+    for finding in check(bundle, data, offline=True):
+        if finding.fault:
+            raise UserError(f"{finding.what}: {finding.fault}")
+    return read_seat(bundle)
+
+
+def use_code(bundle: Path) -> None:
+    """Let a model of the federation's own be imported from the bundle."""
+    code = str((bundle / "code").absolute())
+    if code not in sys.path:
+        sys.path.insert(0, code)
+
+
+def _try(what: str, test: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, note=test())
+    except (UserError, OSError) as error:
+        return Finding(what, fault=" ".join(str(error).split()) or type(error).__name__)
+
+
+def _bundle(bundle: Path) -> str:
+    if bundle.suffix == ".zip" and bundle.is_file():
+        raise UserError(f"{bundle} is packed; unpack it with unzip, and give the folder")
+    missing = [name for name in FILES if not (bundle / name).is_file()]
+    if missing:
+        raise UserError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
+    seat = read_seat(bundle)
+    return f"silo {seat.name} of the federation {seat.plan.name}"
+
+
+def _key(key: Path) -> str:
+    from fedamp.federation import certificates
+
+    certificates.check_private(key.read_bytes())
+    mode = stat.S_IMODE(key.stat().st_mode)
+    if mode & 0o077:
+        key.chmod(0o600)
+        return f"others could read it (mode {mode:o}); it is yours alone now"
+    return ""
+
+
+def _certificate(path: Path) -> str:
+    from fedamp.federation import certificates
+
+    start, end = certificates.validity(path.read_bytes())
+    now = datetime.now(UTC)
+    if not start <= now <= end:
+        raise UserError(
+            f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
+            f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
+        )
+    return f"the authority's, valid until {end:%Y-%m-%d}"
+
+
+def _guard(bundle: Path) -> str:
+    folder = bundle.absolute() / "run" / "bin"
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    guard.write_programs(folder)
+    guard.guarded_path(folder, os.environ.get("PATH", os.defpath))
+    return "only the installed package is run here, whatever the server sends"
+
+
+def _version(seat: Seat, bundle: Path) -> str:
+    use_code(bundle)
+    here = seat.plan.here()
+    if words := disagreement(seat.plan.agreed(), here):
+        raise UserError(f"{words} (there: the plan of the federation); install what the plan says")
+    return f"fedamp {here['version']}"
+
+
+def _data(seat: Seat, data: Path) -> str:
+    raw, schema = read_silo(data, seat.plan.config.label), seat.plan.schema
+    apply_schema(schema, raw)
+    told = schema_doubts([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    warnings = [f"warning: {line}" for line in told]
+    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
+
+
+def _model(seat: Seat, bundle: Path, data: Path) -> str:
+    from fedamp.federation.silo.round import open_silo
+
+    silo = open_silo(seat, data, bundle / "run")
+    held = len(silo.federation.clients.test[0])
+    return f"{seat.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+
+
+def _server(seat: Seat, authority: Path) -> str:
+    host, _, port = seat.server.rpartition(":")
+    host = host.strip("[]")
+    context = ssl.create_default_context(cafile=str(authority))
+    connection = http.client.HTTPSConnection(host, int(port), timeout=WAIT, context=context)
+    try:
+        connection.request("GET", "/health")
+        date = connection.getresponse().getheader("Date")
+    except ssl.SSLCertVerificationError as error:
+        raise UserError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
+    except (OSError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UserError(
+            f"{seat.server} can't be reached ({why}); is the server up, and the port open? (--offline leaves this out)"
+        ) from None
+    finally:
+        connection.close()
+    _clock(date)
+    return f"{seat.server} answers, and it is the right one"
+
+
+def _clock(date: str | None) -> None:
+    """Refuse a clock that Flower would: a silo's may be 5 s ahead of the server's and 300 s behind it."""
+    if date is None:
+        return
+    ahead = (datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds()
+    if not -BEHIND < ahead < AHEAD:
+        word = "ahead of" if ahead > 0 else "behind"
+        raise UserError(
+            f"this machine's clock is {abs(ahead):.0f} s {word} the server's, and Flower refuses that; let both "
+            "follow a time server (NTP)"
+        )

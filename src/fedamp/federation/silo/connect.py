@@ -1,0 +1,91 @@
+"""A silo's side of a running federation: connect, and stay connected.
+
+BUNDLE/run/  up.lock, node.toml (where bundle and data are), bin/ (see `guard`), Flower's home, supernode.log, and
+             what the client app writes: log.txt, memory, models
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fedamp.federation.plan import Seat
+from fedamp.federation.processes import programs
+from fedamp.federation.silo import guard
+
+PAUSE, LONGEST = 3.0, 60.0  # seconds between two tries
+STEADY = 120.0  # a connection that held this long was a good one
+TICK, PATIENCE = 0.5, 20.0
+CONNECTED, REFUSED = "SuperNode ID:", "Failed to activate SuperNode"  # in Flower's words
+Say = Callable[[str], None]
+
+
+def command_of(seat: Seat, bundle: Path, data: Path) -> list[str]:
+    """Return the command that connects a silo; it writes down for the client app where bundle and data are."""
+    node = bundle / "run" / "node.toml"
+    node.parent.mkdir(mode=0o700, exist_ok=True)
+    # A file, and not words on the command line: paths may hold quotes and blanks, and are not for others to list.
+    texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
+    node.write_text("bundle = {}\ndata = {}\n".format(*texts), encoding="utf-8")
+    return [
+        *(programs.program("flower-supernode"), "--superlink", seat.server),
+        *("--root-certificates", str(bundle / "ca.crt"), "--auth-supernode-private-key", str(bundle / "key")),
+        *("--host", "127.0.0.1", "--port", str(programs.free_port()), "--node-config", str(node)),
+    ]
+
+
+def up(seat: Seat, bundle: Path, data: Path, say: Say) -> None:
+    """Take part until Ctrl-C; whenever the connection's program ends it is started again."""
+    bundle, data = bundle.absolute(), data.absolute()
+    run = bundle / "run"
+    run.mkdir(mode=0o700, exist_ok=True)
+    with programs.ending_in_order(), programs.only_one(run / "up.lock", f"silo {seat.name} of {bundle}"):
+        follower = programs.Follower(run / "log.txt")
+        log = programs.begin_log(run / "supernode.log")
+        env = programs.environment(run / "flwr", bundle / "code")
+        guard.write_programs(run / "bin")
+        env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
+        say(f"silo {seat.name} takes part at {seat.server}; Ctrl-C leaves")
+        pause = PAUSE
+        while True:
+            began = time.monotonic()
+            flower = programs.Follower(log)
+            with programs.kept(command_of(seat, bundle, data), env, log) as process:
+                seen = _follow(process, flower, follower, say)
+            pause = PAUSE if time.monotonic() - began > STEADY else pause
+            say(f"the connection ended ({_reason(seen) or f'see {log}'}); another try in {pause:.0f} s")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+
+def _follow(process: subprocess.Popen[bytes], flower: programs.Follower, app: programs.Follower, say: Say) -> list[str]:
+    """Hand on the client app's lines until the connection's program ends; return the last lines of that program."""
+    seen: list[str] = []
+    connected, patience, ended = False, time.monotonic() + PATIENCE, False
+    while not ended:
+        ended = programs.wait_until(lambda: process.poll() is not None, TICK)
+        new = flower.lines()
+        seen = [*seen, *new][-40:]
+        if not connected and any(CONNECTED in line for line in new):
+            connected = True
+            say("connected; waiting for work")
+        if not connected and time.monotonic() > patience:
+            patience = math.inf
+            say("no answer from the server yet; trying on")
+        for line in app.lines():
+            say(line)
+    return seen
+
+
+def _reason(lines: list[str]) -> str:
+    """Return in a few words why Flower's program ended, from its last lines; "" where they don't tell."""
+    told = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
+    if told and REFUSED in told[-1]:
+        return "the server does not know this silo's key, or has not yet noticed that its last connection is gone"
+    if not told and any("terminated gracefully" in line for line in lines):
+        return "the server turned it away without a word; is this machine's clock right? `fedamp silo check` compares"
+    return told[-1] if told else ""

@@ -1,0 +1,165 @@
+"""A silo's half: its own data, its own memory, and one round at a time. It knows no Flower.
+
+What leaves the house is what `Silo.play` and `Silo.look` return: the method's reply, the sample count, and the metrics
+that `metric_names` lists. Nothing else does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedamp.data.silos.read import read_silo
+from fedamp.errors import UserError
+from fedamp.federation.plan import Seat, disagreement
+from fedamp.federation.silo.memory import Memory
+from fedamp.federation.wire import reply_checks
+from fedamp.records.metrics import finite
+from fedamp.rows import Message, Rows, State
+from fedamp.runs import export, setup
+from fedamp.training.choice import use_threads
+from fedamp.training.evaluate import evaluate
+
+
+class UnwillingError(UserError):
+    """This silo can't take part. `public` is the word that the server gets; the text stays in the house."""
+
+    def __init__(self, public: str, private: str) -> None:
+        super().__init__(private)
+        self.public = public
+
+
+def metric_names(metric: str) -> list[str]:
+    """Return every metric that a silo may tell."""
+    scores = [
+        f"{first}{on}.{entry}.{what}"
+        for first in ("", "first.")
+        for on in ("test", "validation")
+        for entry in ("own", "received")
+        for what in (metric, "loss")
+    ]
+    return ["num-examples", "num-test", "train-seconds", *LOSSES, *scores]
+
+
+LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
+
+
+@dataclass(frozen=True)
+class Silo:
+    """A silo that is ready: its data read, its model built."""
+
+    seat: Seat
+    federation: setup.Setup  # of one client: this silo
+    memory: Memory
+    models: Path  # where the silo's models are put for its own use
+
+    @property
+    def samples(self) -> int:
+        """Training samples."""
+        return len(self.federation.clients.train[0])
+
+    def templates(self) -> tuple[Message, Message]:
+        """Return a message and a reply as they should be."""
+        return reply_checks.templates(self.federation.method, self.federation.w)
+
+    def heed(self, life: str, serial: int) -> None:
+        """Refuse a message that is older than one that was acted on: it was given up by the server."""
+        if serial < self.memory.newest(life):
+            raise UnwillingError("it got an old message", "an old message came late, and is left alone")
+        self.memory.note(life, serial)
+
+    def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
+        """Train for round k from the state that the server accepted last; return the reply and the metrics."""
+        method, training, clients = self.federation.method, self.federation.training, self.federation.clients
+        state = self._state(accepted)
+        message = self._here(message)
+        with use_threads(self.federation.choice.threads):
+            scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
+            clock = time.perf_counter()
+            local = training.local(clients, k)
+            state, reply = method.client_update(state, message, local)
+            seconds = time.perf_counter() - clock
+            models = method.client_models(state, message)
+            scores |= self._scores("", models)
+        losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
+        self.memory.save(k, state, began_from=accepted)
+        self._keep(models, scores, k)
+        return reply, {**self._counts(), "train-seconds": seconds, **losses, **scores}
+
+    def look(self, accepted: int, message: Message) -> dict[str, float]:
+        """Take what the server sends after the last round: keep the models, and return their scores."""
+        models = self.federation.method.client_models(self._state(accepted), self._here(message))
+        with use_threads(self.federation.choice.threads):
+            scores = self._scores("", models)
+        self._keep(models, scores, accepted + 1)
+        return {**self._counts(), **scores}
+
+    def _counts(self) -> dict[str, float]:
+        return {"num-examples": self.samples, "num-test": len(self.federation.clients.test[0])}
+
+    def _state(self, accepted: int) -> State:
+        device = self.federation.w.params.device
+        if accepted == 0:
+            return self.federation.method.client_init(self.federation.w)
+        state = self.memory.load(accepted)
+        if state is None:
+            kept = ", ".join(str(k) for k in self.memory.rounds()) or "none"
+            raise UnwillingError(
+                "it has lost what it must remember",
+                f"the server goes on from round {accepted}, but {self.memory.folder} has the state of round {kept}; "
+                "put the folder back from a copy",
+            )
+        return State(1, {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()})
+
+    def _here(self, message: Message) -> Message:
+        device = self.federation.w.params.device
+        return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
+
+    def _scores(self, first: str, models: Mapping[str, Rows]) -> dict[str, float]:
+        training, clients, scores = self.federation.training, self.federation.clients, {}
+        for on in ("test", "validation"):
+            if not getattr(clients, on):
+                continue
+            for entry, rows in models.items():
+                score = evaluate(training, clients, rows, on)
+                scores[f"{first}{on}.{entry}.{training.task.metric}"] = float(score.metric)
+                scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
+        return scores
+
+    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
+        """Put the models where the silo can use them: state dicts that torch loads, how to build and feed them, and
+        each one's own score. What was received in round k was made by the round before.
+        """
+        self.models.mkdir(parents=True, exist_ok=True)
+        flat, plan = self.federation.training.model, self.seat.plan
+        shape, outputs = plan.schema.input_shape, setup.outputs_of(plan.schema)[0]
+        how = export.how_to_build(plan.config, flat.module, shape, outputs)
+        metric = self.federation.training.task.metric
+        for entry, row in models.items():
+            score = {
+                "metric": metric,
+                "test": finite(scores.get(f"test.{entry}.{metric}")),
+                "round": k - 1 if entry == "received" else k,
+            }
+            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry, "score": score}
+            export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
+
+
+def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
+    """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known."""
+    here = seat.plan.here()
+    if words := disagreement(seat.plan.agreed(), here):
+        raise UnwillingError("its installation does not fit the plan", f"the plan of the bundle does not fit: {words}")
+    if theirs is not None and (words := disagreement(theirs, here)):
+        told = disagreement(here, theirs)
+        raise UnwillingError(f"its plan is another: {told}", f"the server has another plan: {words}")
+    config = replace(seat.plan.config, engine="loop")
+    try:
+        raw = read_silo(data, config.label)
+        material = setup.silo_material(config, [raw], seat.plan.schema, [seat.number])
+    except (UserError, OSError) as error:
+        raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
+    return Silo(seat, setup.assemble(config, material), Memory(folder / "memory"), folder / "models")

@@ -1,0 +1,142 @@
+"""Checkpoints: all that a run needs to go on, in one file that is either whole or not there.
+
+A checkpoint is a safetensors file: the states' tensors, and in its header a JSON of the rest. It is written under
+another name, flushed to the disk and renamed. The last two are kept. No random state is in it: random numbers come
+from coordinates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from fedamp.files import write_whole
+from fedamp.rows import Rows, State
+
+KEPT = 2
+COST = 0.05
+"""Checkpoints may take this share of a run's time."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All clients' models after the round in which their mean validation score was best so far."""
+
+    round: int
+    score: float  # the higher, the better
+    models: Rows
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run after round k."""
+
+    k: int
+    server: State
+    clients: State
+    xi: Tensor | None  # (k, m, m), of methods that have it
+    how: Mapping[str, Any]  # the way of training, to be kept: engine, chunk, threads
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
+
+
+def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:
+    """Return a state as named tensors, for a file."""
+    named = {}
+    for kind in ("rows", "shared"):
+        for name, rows in getattr(state, kind).items():
+            named[f"{prefix}/{kind}/{name}/params"] = rows.params
+            named[f"{prefix}/{kind}/{name}/buffers"] = rows.buffers
+    named |= {f"{prefix}/pairs/{name}": pairs for name, pairs in state.pairs.items()}
+    # Copies: a file can't hold one storage under two names, and states share rows.
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in named.items()}
+
+
+def state_of(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> State:
+    """Return the state that `state_tensors` named with this prefix."""
+    kinds: dict[str, dict[str, Any]] = {"rows": {}, "shared": {}, "pairs": {}}
+    for key, tensor in tensors.items():
+        side, kind, *rest = key.split("/")
+        if side != prefix:
+            continue
+        if kind == "pairs":
+            kinds[kind][rest[0]] = tensor
+        elif rest[1] == "params":
+            kinds[kind][rest[0]] = Rows(tensor, tensors[f"{side}/{kind}/{rest[0]}/buffers"])
+    return State(num_clients, **kinds)
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, then forget all but the last two."""
+    tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
+    if checkpoint.xi is not None:
+        tensors["xi"] = checkpoint.xi.contiguous()
+    best = State(0, rows={entry: snapshot.models for entry, snapshot in checkpoint.best.items()})
+    tensors |= state_tensors("best", best)
+    header = {
+        "k": checkpoint.k,
+        "num_clients": checkpoint.server.num_clients,
+        "how": dict(checkpoint.how),
+        "best": {entry: [snapshot.round, snapshot.score] for entry, snapshot in checkpoint.best.items()},
+    }
+    data = save(tensors, metadata={"fedamp": json.dumps(header)})
+    write_whole(folder / f"checkpoint-{checkpoint.k:07d}.safetensors", data)
+    for old in _files(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
+    """Return the newest checkpoint that is whole, or None."""
+    for path in _files(folder):
+        with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
+            with safe_open(path, framework="pt", device=str(device)) as file:
+                header = json.loads(file.metadata()["fedamp"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            xi = tensors.pop("xi", None)
+            m = header["num_clients"]
+            states = state_of("server", m, tensors), state_of("clients", m, tensors)
+            kept = state_of("best", m, tensors).rows
+            told = header.get("best", {})
+            best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in told.items()}
+            return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
+    return None
+
+
+def forget_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints: the run has come to its end."""
+    for path in _files(folder):
+        path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the checkpoints, the newest first."""
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+
+@dataclass
+class Pace:
+    """Says when a checkpoint is due: so seldom that all of them together take at most COST of the time."""
+
+    cost: float = 0.0  # seconds that the last one took
+    last: float = field(default_factory=time.perf_counter)
+
+    def due(self) -> bool:
+        """Return whether enough time has passed since the last one."""
+        return time.perf_counter() - self.last >= self.cost * (1 / COST - 1)
+
+    @contextlib.contextmanager
+    def timed(self) -> Any:
+        """Measure what one costs."""
+        began = time.perf_counter()
+        yield
+        self.last = time.perf_counter()
+        self.cost = self.last - began

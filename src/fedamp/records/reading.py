@@ -1,0 +1,99 @@
+"""Reading run folders, without torch: what a report needs, and what tells whether a run is there already."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedamp.errors import UserError
+from fedamp.files import read_json
+
+DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
+MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
+INPUTS = "inputs.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as its folder tells it; see `records` for what is in which file."""
+
+    path: Path
+    config: dict[str, Any]
+    lines: list[dict[str, Any]]
+    result: dict[str, Any] | None  # None where the run did not end
+    # Digests of samples and model, to tell other ones under the same name; they are never shown.
+    data: str | None = None
+    code: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.result is not None and bool(self.result.get("finished"))
+
+    def xi(self) -> NDArray[np.float32] | None:
+        """Return the collaboration weights of each round `(K, m, m)`, for methods that have them."""
+        from safetensors.numpy import load_file
+
+        try:
+            weights: NDArray[np.float32] = load_file(self.path / XI)["xi"]
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # safetensors has an exception of its own for every kind of damage
+            raise UserError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
+        return weights
+
+
+def read_run(path: Path) -> RunRecord:
+    """Return the run in a folder; a folder without one is an error."""
+    config = read_json(path / DESCRIPTION)
+    if config is None:
+        raise UserError(f"{path} holds no run: there is no {DESCRIPTION} in it")
+    inputs = read_json(path / INPUTS) or {}
+    told = read_lines(path / LINES), read_json(path / RESULT)
+    return RunRecord(path, config, *told, inputs.get("data"), inputs.get("code"))
+
+
+CHOSEN = "chosen.json"
+"""Of a comparison with a grid: the runs of the points that validation chose. Only they are shown."""
+
+
+def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
+    """Return the run in a folder, or the runs in the folders right below it, by name.
+
+    Where a grid was tried these are the ones that validation chose, unless `everything` is asked for: the best of
+    all by test would be chosen by test.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; expected a run or a comparison")
+    if (folder / DESCRIPTION).exists():
+        return [read_run(folder)]
+    runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
+    chosen = None if everything else read_json(folder / CHOSEN)
+    if chosen is not None:
+        runs = [run for run in runs if run.path.name in chosen.get("runs", [])]
+    if not runs:
+        raise UserError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
+    return runs
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of the rounds; a last line that was cut off by a crash is left out."""
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} can't be read ({error}); the folder is damaged") from None
+    lines = []
+    for text in texts:
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            break
+        if not isinstance(line, dict) or not isinstance(line.get("round"), int):
+            raise UserError(f"{path} has a line that is no round ({text[:60]}); the folder is damaged")
+        lines.append(line)
+    return lines

@@ -1,0 +1,190 @@
+"""One communication round, and who takes part in it."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp import checks, seeds
+from fedamp.runs import replies
+from fedamp.errors import UserError
+from fedamp.methods import Local, Method
+from fedamp.training.optimizers import Optimizer
+from fedamp.rows import Message, Rows, State
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round leaves behind: the next round's states, and what is looked at."""
+
+    server: State
+    clients: State
+    present: Tensor  # (m,) bool
+    models: dict[str, Rows]  # of the present clients: "own", "received"
+    losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
+    refused: dict[int, str]  # whose reply was refused, by position, and why
+    diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
+
+
+def check_optimizer(method: Method, optimizer: Optimizer) -> None:
+    """Raise where a method that rests on plain SGD is given anything else."""
+    if method.plain_sgd_only and not optimizer.plain:
+        raise UserError(
+            f"optimizer is {optimizer.name} with momentum {optimizer.momentum:g} and weight decay "
+            f"{optimizer.weight_decay:g}, but {type(method).__name__} rests on plain SGD steps; "
+            "take sgd without momentum and weight decay"
+        )
+
+
+def draw_present(seed: int, k: int, num_clients: int, absent: float) -> Tensor:
+    """Return who takes part in round k, `(m,)` bool: each client is away with probability `absent`.
+
+    At least one is present: where all would be away, the one that was nearest to coming comes.
+    """
+    checks.share("absent", absent)
+    draws = torch.tensor([seeds.generator(seed, "absent", i, k).random() for i in range(num_clients)])
+    present = draws >= absent
+    present[draws.argmax()] = True
+    return present
+
+
+Tamper = Callable[[Message, Tensor], Message]
+"""Changes what the clients at these positions send, on its way to the server."""
+
+
+def poison(poisoned: Sequence[int], scale: float, num_params: int) -> Tamper:
+    """Return a tampering in which the given clients send their rows sign-flipped and scaled: -scale w.
+
+    Only what has the size of a model is changed; sample counts are sent as they are.
+    """
+
+    def tamper(reply: Message, who: Tensor) -> Message:
+        bad = torch.tensor([i in poisoned for i in who.tolist()])
+        if not bad.any():
+            return reply
+        sent = dict(reply)
+        for name, rows in reply.items():
+            if rows.params.shape[1] == num_params:
+                flip = torch.where(bad, -scale, 1.0).to(rows.params)[:, None]
+                sent[name] = Rows(flip * rows.params, rows.buffers)
+        return sent
+
+    return tamper
+
+
+def play_round(
+    method: Method,
+    server: State,
+    clients: State,
+    k: int,
+    local_for: Callable[[Tensor], Local],
+    present: Tensor,
+    tamper: Tamper = lambda reply, who: reply,
+    checked: bool = False,
+    poisoned: Collection[int] = (),
+) -> Round:
+    """Play round k: server_send, client_update of the present clients, server_receive.
+
+    `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
+    received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
+    of every model. With `checked` the same goes for a reply that a federation would refuse (`replies`). `poisoned` are
+    the clients whose replies are tampered with: what is told of them says so.
+    """
+    if present.shape != (server.num_clients,) or not present.any():
+        raise ValueError(
+            f"present has shape {tuple(present.shape)} and {int(present.sum())} clients in it; expected a mask of "
+            f"{server.num_clients} with at least one client present"
+        )
+    who = present.nonzero()[:, 0]
+    server, message = method.server_send(server, k)
+    local = local_for(who)
+    if present.all():  # the usual case: nothing to pick out, and so nothing to copy
+        received, part = message, clients
+    else:
+        received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
+        part = clients.take(who)
+    part, reply = method.client_update(part, received, local)
+    reply = tamper(reply, who)
+    diagnostics = method.diagnostics(server)
+    losses = getattr(local, "losses", {})
+    if checked:
+        finite, refused = _looked_at(method, reply, received, message, present, local)
+    else:
+        finite, refused = _finite(reply, len(who)), {}
+    events = [*diagnostics["events"], *_events(who, losses, finite, refused, checked, poisoned)]
+    sound = finite & torch.tensor([i not in refused for i in who.tolist()])
+    heard, ended = present.clone(), part
+    if not sound.all():  # to server and state, who is not heard was absent
+        heard[present] = sound
+        reply = {name: rows[sound] for name, rows in reply.items()}
+        ended = part.take(sound.nonzero()[:, 0])
+    return Round(
+        server=method.server_receive(server, reply, heard) if heard.any() else server,
+        clients=ended if heard.all() else clients.put(heard.nonzero()[:, 0], ended),
+        present=present,
+        models=method.client_models(part, received),
+        losses=losses,
+        refused={i: why.told for i, why in refused.items()},
+        diagnostics={**diagnostics, "events": events},
+    )
+
+
+def _finite(reply: Message, num_clients: int) -> Tensor:
+    """Return whose reply is finite, `(n,)` on the CPU."""
+    finite = torch.ones(num_clients, dtype=torch.bool)
+    for rows in reply.values():
+        finite &= rows.finite().cpu()
+    return finite
+
+
+def _looked_at(
+    method: Method, reply: Message, received: Message, message: Message, present: Tensor, local: Local
+) -> tuple[Tensor, dict[int, replies.Refusal]]:
+    """Return whose reply is finite, `(n,)`, and whose is refused, by position."""
+    models = {name: rows for name, rows in reply.items() if name != "samples"}  # which we have counted ourselves
+    measured = replies.measure(models, received, method, local.steps)
+    waiting: dict[str, list[float]] = {}
+    if not present.all():
+        away = {name: rows[(~present).to(rows.params.device)] for name, rows in message.items()}
+        waiting = replies.waiting(away, method, models)
+    found = zip(present.nonzero()[:, 0].tolist(), measured, strict=True)
+    refused = replies.refused({i: one for i, one in found if one is not None}, replies.Limits(), waiting)
+    return torch.tensor([one is not None for one in measured]), refused
+
+
+def _events(
+    who: Tensor,
+    losses: Mapping[str, Tensor],
+    finite: Tensor,
+    refused: Mapping[int, replies.Refusal],
+    checked: bool,
+    poisoned: Collection[int],
+) -> list[str]:
+    """Return what is to be told of losses and replies, each with its cause and its cure."""
+    sick = torch.stack([~loss.isfinite() for loss in losses.values()]).any(0).cpu() if losses else ~finite
+    told = {
+        "the training loss of client {} is not finite": who[sick].tolist() if losses else [],
+        "the model of client {} is not finite: it is not received, and the client goes on from its last one": (
+            who[~finite].tolist()
+        ),
+    }
+    cure = "Lower the learning rate, or look for values in the client's data that are not finite"
+    if poisoned and not checked:
+        cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
+    events = [text for words, bad in told.items() for text in _with_cure(words, bad, cure, poisoned)]
+    for cause in dict.fromkeys(why.cause for why in refused.values()):
+        words = f"the reply of client {{}} is refused, and counts as absent: {cause}"
+        bad = [i for i, why in refused.items() if why.cause == cause]
+        events += _with_cure(words, bad, f"{replies.CURE}; replies=any takes every reply", poisoned)
+    return events
+
+
+def _with_cure(words: str, bad: Sequence[int], cure: str, poisoned: Collection[int]) -> list[str]:
+    """Return an event for those who are poisoned on purpose, and one for the others, who need a cure."""
+    groups = {
+        "That is meant: it is poisoned on purpose": [i for i in bad if i in poisoned],
+        cure: [i for i in bad if i not in poisoned],
+    }
+    return [f"{words.replace('{}', ', '.join(map(str, some)))}. {end}" for end, some in groups.items() if some]

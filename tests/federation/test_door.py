@@ -1,0 +1,74 @@
+"""The door to the outside: nginx, with the configuration that `init` writes, in front of Flower's real server."""
+
+import shutil
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+from test_provision import NAMES, make_plan
+
+from fedamp.federation import provision
+from fedamp.federation.plan import Rules
+from fedamp.federation.processes import programs
+from fedamp.federation.server import operate
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("nginx") and not shutil.which("/usr/sbin/nginx"), reason="no nginx here"),
+]
+
+# An address of the loopback interface that is none of the names under which a server is its own neighbour.
+HOST = "127.0.0.2"
+
+
+def answer(url: str, authority: str, method: str) -> int:
+    """Return the HTTP status."""
+    context = ssl.create_default_context(cafile=authority)
+    request = urllib.request.Request(url, data=b"" if method == "POST" else None, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_only_what_a_silo_calls_is_let_through(tmp_path):
+    folder, port = tmp_path / "fed", programs.free_port()
+    provision.init(folder, NAMES, make_plan(), Rules(), [HOST], port, None)
+    written = (folder / "server/nginx.conf").read_text()
+    assert f"listen {port} ssl" in written
+    (tmp_path / "nginx.conf").write_text(
+        f"daemon off; pid {tmp_path}/nginx.pid; error_log {tmp_path}/error.log; events {{}}\n"
+        f"http {{ access_log off; client_body_temp_path {tmp_path}/body; proxy_temp_path {tmp_path}/proxy;\n"
+        + written.replace(f"listen {port} ssl", f"listen {HOST}:{port} ssl")
+        + "}\n"
+    )
+    nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+    command = [nginx, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
+    tried = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=30)
+    assert tried.returncode == 0, tried.stderr
+    authority = str(folder / "server/ca.crt")
+    server = operate.server_of(folder)
+    with server.started(), programs.kept(command, dict(server.env), tmp_path / "nginx.log"):
+        url = f"https://{HOST}:{port}"
+        direct = f"https://127.0.0.1:{server.port}"
+        assert programs.wait_until(lambda: _up(url, authority), 20)
+        # What is closed here is open behind the door: that is what the door is for.
+        assert answer(f"{direct}/health", authority, "GET") == 200
+        for path in ("/health", "/", "/docs", "/v1/control/list-runs", "/v1/runtime/push-messages", "/v1/fleet/"):
+            assert answer(url + path, authority, "GET") == 403, path
+            assert answer(url + path, authority, "POST") == 403, path
+        for path in ("register-node", "pull-messages/../../control/list-runs", "%2e%2e/control/list-runs"):
+            assert answer(f"{url}/v1/fleet/{path}", authority, "POST") == 403, path
+        # A silo's own call comes through to Flower, which asks for its key.
+        assert answer(f"{url}/v1/fleet/pull-messages", authority, "POST") not in (403, 404, 502)
+        assert answer(f"{url}/v1/fleet/pull-messages", authority, "GET") == 403
+
+
+def _up(url: str, authority: str) -> bool:
+    try:
+        return answer(url + "/", authority, "GET") == 403
+    except OSError:
+        return False

@@ -1,0 +1,45 @@
+"""A federation over Flower computes what the engine computes: every method, every row, with absent silos."""
+
+import pytest
+import torch
+
+from fedamp.federation.silo.memory import Memory
+from fedamp.methods import METHODS
+from fedamp.runs.round import draw_present
+from federation.inprocess import Local, engine_rounds, plan_of, write_silos
+
+ROUNDS = 4
+
+
+def assert_same(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert torch.equal(ours[name].params, theirs[name].params), name
+        assert torch.equal(ours[name].buffers, theirs[name].buffers), name
+
+
+@pytest.mark.parametrize("init", ["common", "own"])
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_rows_equal_the_engines_with_absent_silos(tmp_path, method, init):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, method, rounds=ROUNDS, init=init, seed=5)
+    presence = {k: draw_present(5, k, 3, 0.4) for k in range(1, ROUNDS + 1)}
+    assert not all(bool(present.all()) for present in presence.values())
+    rounds = engine_rounds(plan, lambda k: presence[k])
+
+    def lose(number, reply):
+        return reply if presence[int(reply.metadata.group_id)][number] else None
+
+    local = Local(tmp_path, plan, data, tamper=lose)
+    record = local.serve()
+
+    assert record.hub.k == ROUNDS
+    assert_same(record.hub.state.rows, rounds[-1].server.rows)
+    assert_same(record.hub.state.shared, rounds[-1].server.shared)
+    assert record.hub.state.pairs.keys() == rounds[-1].server.pairs.keys()
+    for i in range(3):
+        last = max((k for k in presence if presence[k][i]), default=0)
+        kept = Memory(local.houses[i].folder / "memory").load(last)
+        own = rounds[-1].clients.take(torch.tensor([i]))
+        if last:
+            assert_same(kept.rows, own.rows)

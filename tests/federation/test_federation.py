@@ -1,0 +1,193 @@
+"""Federations over real processes, with TLS and keys: equal to the engine, and unharmed by what happens to them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import make_schema, merge_schemas
+from fedamp.federation import provision
+from fedamp.federation.plan import Plan, Rules, read_federation
+from fedamp.federation.processes import programs
+from fedamp.federation.trial import NAMES, write_digits
+from fedamp.records.checkpoints import load_checkpoint
+from fedamp.records.reading import read_lines
+from fedamp.runs.config import RunConfig
+from fedamp.runs.round import play_round
+from fedamp.runs.setup import assemble, silo_material
+
+pytestmark = pytest.mark.slow
+
+FEDAMP = [sys.executable, "-m", "fedamp"]
+
+
+class Cast:
+    """A server and three silos, each in processes of its own, that can be killed and started again."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack, rules: Rules, **settings) -> None:
+        self.folder, self.stack = folder / "federation", stack
+        self.data = dict(zip(NAMES, write_digits(folder / "data"), strict=True))
+        schema = merge_schemas([make_schema([read_silo(path)]) for path in self.data.values()])
+        values = {"data": "x", "setting": "natural", "clients": 3, "task": schema.task, "epochs": 1, **settings}
+        plan = Plan("x", RunConfig.of(values), schema)
+        provision.init(self.folder, list(NAMES), plan, rules, ["localhost"], programs.free_port(), None)
+        home = self.folder / "server/run/flwr"
+        self.env = programs.environment(home, self.folder / "server/code", OMP_NUM_THREADS="1")
+        self.running: dict[str, subprocess.Popen] = {}
+
+    def server_up(self) -> None:
+        self._start("server", [*FEDAMP, "federation", "up", str(self.folder)], self.folder / "up.log")
+
+    def silo_up(self, name: str) -> None:
+        bundle = self.folder / "bundles" / name
+        command = [*FEDAMP, "silo", "up", str(bundle), "--data", str(self.data[name])]
+        self._start(name, command, bundle / "up.log")
+
+    def _start(self, name: str, command: list[str], log: Path) -> None:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command, env=self.env, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self.running[name] = process
+        self.stack.callback(self._end, process)
+
+    def _end(self, process: subprocess.Popen) -> None:
+        process.terminate()
+        try:
+            process.wait(40)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+    def kill(self, name: str) -> None:
+        """As when the power goes: what it started goes with it."""
+        self.running[name].kill()
+        self.running[name].wait(10)
+
+    def silo_log(self, name: str) -> str:
+        path = self.folder / "bundles" / name / "run" / "log.txt"
+        return path.read_text() if path.exists() else ""
+
+    def log(self) -> str:
+        path = self.folder / "record" / "log.txt"
+        return path.read_text() if path.exists() else ""
+
+    def wait(self, true, seconds: float, what: str) -> None:
+        if not programs.wait_until(true, seconds):
+            superlink = programs.tail(self.folder / "server/run/superlink.log", 30)
+            app = programs.tail(self.folder / "server/run/serverapp.log", 40)
+            silos = "\n".join(f"{name}: {self.silo_log(name)}" for name in NAMES)
+            pytest.fail(f"waited {seconds} s for {what}\n{self.log()}\n{silos}\n{superlink}\n{app}")
+
+    def done(self, k: int) -> bool:
+        return f" round {k}/" in self.log()
+
+    def supernode(self, name: str) -> int:
+        """Return the process of Flower's program in a silo."""
+        bundle = str(self.folder / "bundles" / name)
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().decode(errors="replace").split("\0")
+                if any(w.endswith("flower-supernode") for w in words[:2]) and f"{bundle}/key" in words:
+                    return int(path.parent.name)
+        raise AssertionError(f"no SuperNode of {name}")
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+def engine(cast: Cast):
+    """Return the server's state as the engine has it, with the silos present that were present."""
+    plan = read_federation(cast.folder).plan
+    config = replace(plan.config, engine="loop")
+    material = silo_material(config, [read_silo(p) for p in cast.data.values()], plan.schema, [0, 1, 2])
+    made = assemble(config, material)
+    server, clients = made.method.server_init(made.w), made.method.client_init(made.w)
+    lines = [line for line in read_lines(cast.folder / "record" / "rounds.jsonl") if "present" in line]
+    assert [line["round"] for line in lines] == list(range(1, config.rounds + 1))
+    for line in lines:
+        k, present = line["round"], torch.tensor(line["present"])
+        played = play_round(
+            made.method, server, clients, k, lambda who, k=k: made.training.local(made.clients.take(who), k), present
+        )
+        server, clients = played.server, played.clients
+    return server, lines
+
+
+def assert_equal(cast: Cast) -> list:
+    expected, lines = engine(cast)
+    saved = load_checkpoint(cast.folder / "record", torch.device("cpu"))
+    keys = [member.key for member in read_federation(cast.folder).members]
+    order = torch.tensor([saved.how["order"].index(key) for key in keys])
+    for name, rows in expected.rows.items():
+        torch.testing.assert_close(saved.server.rows[name].params[order], rows.params)
+    for name, rows in expected.shared.items():
+        if rows.params.shape[1] > 1:
+            torch.testing.assert_close(saved.server.shared[name].params, rows.params)
+    return lines
+
+
+def test_fedamp_over_real_processes_is_the_engines_fedamp(tmp_path, stack):
+    cast = Cast(tmp_path, stack, Rules(min_silos=3, reply_timeout=60), method="fedamp", rounds=2)
+    cast.server_up()
+    for name in NAMES:
+        cast.silo_up(name)
+    server = cast.running["server"]
+    cast.wait(lambda: server.poll() is not None, 200, "the end of two rounds")
+    assert server.returncode == 0, (cast.folder / "up.log").read_text()
+    lines = assert_equal(cast)
+    assert all(all(line["present"]) for line in lines)
+    said = subprocess.run(
+        [*FEDAMP, "federation", "status", str(cast.folder)], env=cast.env, capture_output=True, text=True, timeout=60
+    )
+    assert "finished: round 2 of 2" in said.stdout
+
+
+def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_path, stack):
+    """Whoever was present in the end, the state is the engine's with just these: nothing is half done."""
+    cast = Cast(tmp_path, stack, Rules(min_silos=2, reply_timeout=25), method="scaffold", rounds=8)
+    cast.server_up()
+    for name in NAMES:
+        cast.silo_up(name)
+    cast.wait(lambda: cast.done(1), 120, "round 1")
+
+    # A reply is lost: the silo has trained and moved on, and its program is stopped before it can say so.
+    lost = NAMES[0]
+    cast.wait(lambda: "round 2:" in cast.silo_log(lost), 60, "the first silo's training in round 2")
+    os.kill(node := cast.supernode(lost), signal.SIGSTOP)
+    cast.wait(lambda: cast.done(2), 90, "round 2 without the first silo's reply")
+    os.kill(node, signal.SIGCONT)
+
+    # A silo is killed in the middle of a round, and started again.
+    killed = NAMES[1]
+    cast.wait(lambda: "round 3:" in cast.silo_log(NAMES[2]), 90, "round 3 to be under way")
+    cast.kill(killed)
+    time.sleep(1)
+    cast.silo_up(killed)
+
+    # The server is killed, and started again.
+    cast.wait(lambda: cast.done(4), 120, "round 4")
+    cast.kill("server")
+    before = cast.log()
+    cast.server_up()
+    cast.wait(lambda: "going on after round" in cast.log()[len(before) :], 90, "the server to go on")
+
+    server = cast.running["server"]
+    cast.wait(lambda: server.poll() is not None, 300, "the end of eight rounds")
+    assert server.returncode == 0, (cast.folder / "up.log").read_text()
+    lines = assert_equal(cast)
+    missed = {name: [line["round"] for line in lines if not line["present"][i]] for i, name in enumerate(NAMES)}
+    assert 2 in missed[lost]
+    assert lines[-1]["present"][0], "who lost a reply comes back"
+    assert lines[-1]["present"][1], "who was killed comes back"

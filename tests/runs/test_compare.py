@@ -1,0 +1,176 @@
+"""Comparing methods: fairly, once for each trajectory, and chosen by validation alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fedamp
+from fedamp.runs import compare
+from fedamp.runs.config import RunConfig
+from fedamp.methods import METHODS
+from fedamp.records.reading import read_runs
+
+QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
+
+
+def test_all_methods_over_two_seeds(fedamp_command):
+    code, out, err = fedamp_command("compare", *QUICK, "--seeds", "2", "--against", "heurfedamp", "--out", "all")
+    assert code == 0, err
+    assert len(read_runs(Path("all"))) == 18
+    for name in METHODS:
+        assert name in out
+    single = fedamp.run(method="fedamp", seed=1, rounds=2, epochs=1, clients=10)
+    record = json.loads(Path("all/fedamp-seed1/result.json").read_text())
+    assert record["per_client"] == single.summary.per_client
+
+
+def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeypatch):
+    played = []
+    real = compare.play
+    monkeypatch.setattr(compare, "play", lambda d, *rest: played.append(d.method.name) or real(d, *rest))
+    fedamp_command("compare", *QUICK, "--methods", "fedavg,fedavg-ft,fedprox,fedprox-ft", "--out", "four")
+    assert played == ["separate", "fedavg", "fedprox"]
+    for name in ("fedavg-ft", "fedprox-ft"):
+        alone = fedamp.run(method=name, rounds=2, epochs=1, clients=10)
+        result = json.loads(Path(f"four/{name}-seed0/result.json").read_text())
+        assert result["per_client"] == alone.summary.per_client
+        assert (result["bmta"], result["scored"]) == (alone.bmta, "own")
+
+
+def test_the_order_of_the_methods_does_not_matter(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft,fedavg", "--out", "two")
+    assert code == 0, err
+    assert json.loads(Path("two/fedavg-ft-seed0/result.json").read_text())["trained_as"] == "fedavg"
+
+
+@pytest.mark.parametrize(
+    "left_over",
+    [[], ["models.safetensors"], ["models.safetensors", "inputs.json", "rounds.jsonl", "description.json"]],
+)
+def test_a_kill_while_scoring_elsewhere_does_no_harm(fedamp_command, left_over):
+    arguments = ["compare", *QUICK, "--methods", "fedavg,fedavg-ft", "--out", "two"]
+    fedamp_command(*arguments)
+    target = Path("two/fedavg-ft-seed0")
+    whole = json.loads((target / "result.json").read_text())
+    for path in target.iterdir():
+        if path.name not in left_over:
+            path.unlink()
+    code, _, err = fedamp_command(*arguments)
+    assert code == 0, err
+    assert json.loads((target / "result.json").read_text()) == whole
+
+
+def test_a_fine_tuned_method_alone_is_trained_itself(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft", "--out", "one")
+    assert code == 0, err
+    assert sorted(record.path.name for record in read_runs(Path("one"))) == ["fedavg-ft-seed0", "separate-seed0"]
+
+
+def test_a_hyperparameter_goes_to_the_methods_that_have_it(fedamp_command):
+    details = ["--set", "method.sigma=7", "--set", "method.mu=0.5", "--set", "setting.share=0.6"]
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp,fedprox", *details, "--out", "set")
+    assert code == 0, err
+    told = {run.config["method"]["name"]: run.config for run in read_runs(Path("set"))}
+    assert told["fedamp"]["method"]["sigma"] == 7
+    assert told["fedprox"]["method"]["mu"] == 0.5
+    assert told["separate"]["method"] == {"name": "separate"}
+    assert {one["setting"]["share"] for one in told.values()} == {0.6}
+
+
+def test_a_hyperparameter_that_none_has_is_an_error(fedamp_command):
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--set", "method.sigmo=7", "--out", "no")
+    assert code == 2
+    assert "sigmo" in err
+
+
+def test_separate_is_always_in_it():
+    assert compare.method_names("fedamp") == ["separate", "fedamp"]
+    assert compare.method_names("all") == list(METHODS)
+
+
+@pytest.mark.parametrize("goes_on", [lambda given: [*given, "--out", "broken"], lambda given: ["resume", "broken"]])
+def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goes_on):
+    arguments = ["compare", *QUICK, "--methods", "fedamp,scaffold", "--seeds", "2"]
+    fedamp_command(*arguments, "--out", "whole")
+    real, played = compare.play, []
+
+    def stopping(config, *rest):
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        played.append(config)
+        return real(config, *rest)
+
+    monkeypatch.setattr(compare, "play", stopping)
+    code, _, err = fedamp_command(*arguments, "--out", "broken")
+    assert code == 130
+    assert "the same command goes on in broken" in err
+    monkeypatch.setattr(compare, "play", real)
+    assert fedamp_command(*goes_on(arguments))[0] == 0
+    for a, b in zip(read_runs(Path("whole")), read_runs(Path("broken")), strict=True):
+        assert a.path.name == b.path.name
+        assert a.result["per_client"] == b.result["per_client"]
+
+
+def test_a_grid_is_chosen_by_validation(fedamp_command):
+    code, out, err = fedamp_command(
+        "compare", *QUICK, "--methods", "fedprox-ft", "--grid", "method.mu=0.0,1000.0", "--validation", "0.2",
+        "--out", "grid", "--format", "csv",
+    )  # fmt: skip
+    assert code == 0, err
+    records = {record.path.name: record for record in read_runs(Path("grid"), everything=True)}
+    scores = {
+        mu: compare.validation_score(records[f"fedprox-ft-mu={mu}-seed0"], "accuracy") for mu in ("0.0", "1000.0")
+    }
+    best = max(scores, key=scores.get)
+    chosen = compare.choose(list(records.values()))
+    assert [r.path.name for r in chosen if "fedprox" in r.path.name] == [f"fedprox-ft-mu={best}-seed0"]
+    assert best == "0.0", "a pull of 1000 keeps everyone at the first model"
+    assert out.count("fedprox-ft") == 1
+    # A report of the folder shows what validation chose, and nothing chosen by test.
+    assert {record.path.name for record in read_runs(Path("grid"))} == {record.path.name for record in chosen}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--methods", "fedamp,nope"], "'nope'"),
+        (["--seeds", "0"], "seeds is 0"),
+        (["--against", "nope"], "against"),
+        (["--grid", "method.mu"], "method.NAME=VALUE"),
+        (["--grid", "method.sgima=1,2"], "did you mean 'sigma'"),
+        (["--grid", "method.mu=1,2"], "--validation"),
+        (["--format", "pdf"], "text"),
+    ],
+)
+def test_mistakes(fedamp_command, arguments, word):
+    code, _, err = fedamp_command("compare", *QUICK, *arguments)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert word in err
+
+
+def test_another_comparisons_folder_is_not_touched(fedamp_command):
+    fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here", "--absent", "0.5")
+    assert code == 2
+    assert "holds another comparison" in err
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("x")
+    assert "holds no comparison" in fedamp_command("compare", *QUICK, "--out", "mine")[2]
+
+
+def test_adding_a_method_to_a_comparison(fedamp_command):
+    fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
+    code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp,fedavg", "--seeds", "2", "--out", "here")
+    assert code == 0, err
+    assert len(read_runs(Path("here"))) == 6
+
+
+def test_the_folders_name_does_not_depend_on_the_number_of_seeds():
+    def described(method):
+        return RunConfig(method=method)
+
+    one = compare.plan(described, ["separate"], [0], {})
+    three = compare.plan(described, ["separate"], [0, 1, 2], {})
+    assert compare.digest(one) == compare.digest(three)

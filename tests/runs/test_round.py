@@ -1,0 +1,62 @@
+"""Who is present, and that a round refuses what it can't play."""
+
+import pytest
+import torch
+
+from fedamp.data.clients import Clients
+from fedamp.runs.round import draw_present
+from fedamp.seeds import generator, number
+from helpers import Setup
+
+
+def test_absent_share():
+    drawn = torch.stack([draw_present(0, k, 40, 0.2) for k in range(200)])
+    assert drawn.double().mean() == pytest.approx(0.8, abs=0.02)
+    assert torch.equal(draw_present(0, 3, 40, 0.2), drawn[3])
+    assert not torch.equal(drawn[3], drawn[4])
+
+
+def test_a_client_comes_or_not_whoever_else_there_is():
+    assert torch.equal(draw_present(0, 3, 40, 0.5)[:10], draw_present(0, 3, 10, 0.5))
+
+
+@pytest.mark.parametrize("absent", [0.99, 1.0])
+def test_somebody_is_always_there(absent):
+    assert all(draw_present(1, k, 3, absent).any() for k in range(100))
+
+
+def test_everybody_without_absence():
+    assert draw_present(0, 1, 30, 0.0).all()
+
+
+def test_bad_share():
+    with pytest.raises(ValueError, match=r"absent is 1\.5"):
+        draw_present(0, 1, 3, 1.5)
+
+
+@pytest.mark.parametrize("present", [[False] * 4, [True] * 3])
+def test_present_must_fit(present):
+    with pytest.raises(ValueError, match="at least one client present"):
+        Setup.of("fedavg").play(present=torch.tensor(present))
+
+
+def test_streams_differ_in_every_coordinate():
+    numbers = {number(s, p, c, k) for s in range(3) for p in ("a", "b") for c in range(10) for k in range(10)}
+    assert len(numbers) == 600
+    assert generator(1, "a", 2, 3).random() == generator(1, "a", 2, 3).random()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "word"),
+    [
+        ([], "no clients"),
+        (
+            [(torch.ones(2, 1), torch.ones(2)), (torch.ones(0, 1), torch.ones(0))],
+            "client 1 has no training samples",
+        ),
+        ([(torch.ones(2, 1), torch.ones(3))], "2 inputs and 3 targets"),
+    ],
+)
+def test_clients_that_can_not_be(pairs, word):
+    with pytest.raises(ValueError, match=word):
+        Clients.of(pairs)
