@@ -31,10 +31,11 @@ test: setup  ## the fast tests, on all cores
 test-all: test  ## every test: the fast ones, then the slow ones
 	$(BIN)/python -m pytest -q -m slow
 
-check: setup  ## style and types
+check: setup  ## style, types, and which room may see which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 mutants: setup  ## put faults into the code, one at a time, and see that a test notices each
 	$(BIN)/python tests/mutants.py

@@ -19,6 +19,7 @@ from fedamp.runs.settings import RunConfig
 import fedamp
 from fedamp import models
 from fedamp.data.clients import Clients
+from fedamp.models.zoo import mlp
 from fedamp.runs.setup import load_material
 
 
@@ -38,7 +39,7 @@ def flowers(config: RunConfig, clients: Clients) -> float:
     from flwr.simulation import run_simulation
 
     shape = tuple(clients.x.shape[1:])
-    first = models.build(models.mlp, shape, 10, 0)
+    first = models.build(mlp, shape, 10, 0)
     moments: list[float] = []
 
     class OneClient(NumPyClient):
@@ -47,7 +48,7 @@ def flowers(config: RunConfig, clients: Clients) -> float:
 
         def fit(self, parameters: list[Any], settings: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
             torch.set_num_threads(1)
-            module = models.build(models.mlp, shape, 10, 0)
+            module = models.build(mlp, shape, 10, 0)
             with torch.no_grad():
                 for own, given in zip(module.parameters(), parameters, strict=True):
                     own.copy_(torch.from_numpy(given))

@@ -14,7 +14,7 @@ from fedamp.federation.plan import Rules
 from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
-from fedamp.federation.silo.round import metric_names
+from fedamp.federation.wire.metrics import metric_names
 from fedamp.models import code_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report

@@ -233,7 +233,7 @@ def test_a_port_in_use_is_one_line(federation, fedamp_command):
     assert family(federation) == []
 
 
-def test_the_keeper_ends_whatever_was_started(tmp_path):
+def test_the_reaper_ends_whatever_was_started(tmp_path):
     """A family that hides: a grandchild in a session of its own, deaf to SIGTERM, whose parent has ended."""
     deaf = "import signal, time, sys; signal.signal(15, 1); print('up', flush=True); time.sleep(60)"
     middle = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {deaf!r}], start_new_session=True)"
@@ -245,9 +245,9 @@ def test_the_keeper_ends_whatever_was_started(tmp_path):
     assert family(tmp_path) == []
 
 
-def test_the_keeper_notices_that_its_starter_is_gone(tmp_path):
+def test_the_reaper_notices_that_its_starter_is_gone(tmp_path):
     code = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom fedamp.federation import processes\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom fedamp.federation.processes import programs\n"
         f"with programs.kept([sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(60)'], "
         f"dict(os.environ), Path({str(tmp_path / 'log.txt')!r})):\n    time.sleep(60)\n"
     )

@@ -8,6 +8,7 @@ from torch.func import vmap
 from fedamp import models
 from fedamp.models.flat import FlatModel
 from fedamp.models.side_by_side import StackedModule, _Conv2d
+from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
 from fedamp.training.tasks import CLASSIFICATION, regression
 
@@ -133,7 +134,7 @@ def test_what_is_not_known_is_left_to_vmap(module):
 
 
 def test_the_original_module_is_not_touched():
-    module = models.cnn_small((8, 8), 3)
+    module = cnn_small((8, 8), 3)
     kinds = [type(part) for part in module.modules()]
     model = FlatModel(module)
     assert [type(part) for part in module.modules()] == kinds

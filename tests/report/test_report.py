@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 from safetensors.numpy import save_file
 
-from fedamp.cli.main import main
+from fedamp.cli import main
 from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
 from fedamp.report import as_csv, as_markdown, as_text, comparison_table, write_report

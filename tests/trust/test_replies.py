@@ -493,7 +493,7 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
 
 
 def test_replies_are_not_for_a_federations_description(tmp_path):
-    from fedamp.cli.setup import DESCRIBED, describe
+    from fedamp.cli.federation import DESCRIBED, describe
 
     config = tmp_path / "a.toml"
     config.write_text('replies = "any"\n')

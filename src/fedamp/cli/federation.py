@@ -239,7 +239,7 @@ def federation_try(
     needs_extra()
     from fedamp.federation import trial
 
-    trial.play(method, rounds, dir, keep, say)
+    trial.play(method, rounds, dir, keep, say, out.print)
 
 
 @silo_app.command("check")

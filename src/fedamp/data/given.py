@@ -15,17 +15,21 @@ from fedamp import checks
 from fedamp.data.clients import Clients
 from fedamp.data.silos.read import brief
 from fedamp.errors import UserError
-from fedamp.runs.config import RunConfig
 
 Array = NDArray[Any]
 EXPECTED = "expected a list of (x, y), or of (x, y, x_test, y_test), one for each client"
 
 
 def as_clients(
-    clients: Iterable[Sequence[Any]], held_out: float | None, seed: int, numbers: Sequence[int] | None = None
+    clients: Iterable[Sequence[Any]],
+    held_out: float | None,
+    seed: int,
+    numbers: Sequence[int] | None = None,
+    usual_share: float = 0.2,
 ) -> Clients:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each.
 
+    Where no share is asked for, it is `usual_share`.
     Parts may be tensors, arrays, lists of numbers, or tables that give an array (`to_numpy`, as pandas' do).
     """
     pairs = _listed(clients)
@@ -35,7 +39,7 @@ def as_clients(
     checks.count("seed", seed, least=0)
     train = Clients.of([_samples(f"client {i}", *parts[:2]) for i, parts in enumerate(pairs)], numbers)
     if len(pairs[0]) == 2:
-        return train.hold_out(RunConfig.held_out if held_out is None else held_out, seed, "test")
+        return train.hold_out(usual_share if held_out is None else held_out, seed, "test")
     if held_out is not None:
         raise UserError(f"held_out is {held_out}, but the clients have test samples of their own; leave it out")
     test = Clients.of([_samples(f"the test part of client {i}", *parts[2:]) for i, parts in enumerate(pairs)], numbers)

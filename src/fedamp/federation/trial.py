@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from fedamp.cli.terminal import out
 from fedamp.data import load_data
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.read import read_silo
@@ -30,7 +29,7 @@ A_ROUND, TO_START = 120.0, 180.0  # seconds after which something is wrong
 Say = Callable[[str], None]
 
 
-def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say) -> None:
+def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, show: Callable[[Table], None]) -> None:
     """Make a federation, run it to its end, and show what came of it; nothing that was started stays."""
     with _place(folder, keep) as place, programs.ending_in_order():
         data = write_digits(place / "data")
@@ -42,7 +41,7 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say) ->
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
         say(f"{rounds} rounds over real processes, TLS and keys took {time.monotonic() - began:.0f} s")
-        _show(federation / "record")
+        show(_scores(federation / "record"))
         if folder or keep:
             say(f"the record is in {federation / 'record'}; a page of it: fedamp report {federation / 'record'}")
         else:
@@ -107,15 +106,15 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
         raise UserError(f"the server {what}; the end of its log: {programs.tail(log, 8)}")
 
 
-def _show(record: Path) -> None:
-    """Show each silo's score before the first round and after the last."""
+def _scores(record: Path) -> Table:
+    """Return each silo's score before the first round and after the last."""
     lines = [line["test"].get("own", {}).get("accuracy") for line in read_lines(record / "rounds.jsonl")]
     scored = [line for line in lines if line]
     sizes = (read_json(record / "result.json") or {}).get("facts", {}).get("sizes") or [None] * len(NAMES)
     table = Table("silo", "training samples", "accuracy at first", "after the last round")
     for name, size, first, last in zip(NAMES, sizes, scored[0], scored[-1], strict=True):
         table.add_row(name, str(size or "-"), _shown(first), _shown(last))
-    out.print(table)
+    return table
 
 
 def _shown(value: float | None) -> str:

@@ -27,6 +27,7 @@ def load_builder(spec: str) -> Builder:
 
     The current directory counts as a place of modules, as with `python -m`.
 
+    >>> from fedamp.models.zoo import mlp
     >>> load_builder("mlp") is mlp
     True
     """
@@ -81,6 +82,7 @@ def _import(spec: str, name: str) -> Any:
 def parameter_names(builder: Builder) -> list[str] | None:
     """Return the hyperparameters that a builder names; None where it takes any (**kwargs).
 
+    >>> from fedamp.models.zoo import mlp
     >>> parameter_names(mlp)
     ['hidden']
     """
@@ -101,6 +103,7 @@ def build(
     Torch's global generator neither matters nor moves. The builder gets those of `input_shape` and `num_outputs`
     that its signature names (with **kwargs: both), and `parameters`.
 
+    >>> from fedamp.models.zoo import mlp
     >>> build(mlp, (8, 8), 10, seed=0, hidden=5)[1]
     Linear(in_features=64, out_features=5, bias=True)
     """

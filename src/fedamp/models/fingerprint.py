@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import fedamp
+from fedamp import errors
 
 LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(fedamp.__file__).resolve().parent), str(Path(torch.__file__).resolve().parent)}
+    | {str(Path(errors.__file__).resolve().parent), str(Path(torch.__file__).resolve().parent)}
 )
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""

@@ -23,6 +23,7 @@ GIVEN = "given"
 """The data and the setting of clients whose samples were handed over from Python."""
 
 
+
 @dataclass(frozen=True)
 class Named:
     """A choice by name, with its parameters: those not given are the choice's own defaults."""

@@ -365,7 +365,9 @@ def run(
         for name in ("data", "setting", "label", "schema"):
             if values.get(name) is not None:
                 raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
-        own_clients = as_clients(clients, values.get("held_out"), values.get("seed", 0))
+        own_clients = as_clients(
+            clients, values.get("held_out"), values.get("seed", 0), usual_share=RunConfig.held_out
+        )
         values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
     if isinstance(model, str | Mapping):
         values["model"] = model

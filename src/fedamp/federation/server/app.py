@@ -16,7 +16,7 @@ from fedamp.federation.server.half_sent import bound_the_wait
 from fedamp.federation.server.record import Record
 from fedamp.federation.server.state import Hub
 from fedamp.federation.server.strategy import RowStrategy
-from fedamp.federation.silo.round import metric_names
+from fedamp.federation.wire.metrics import metric_names
 from fedamp.rows import Rows
 from fedamp.runs import setup
 from fedamp.training.batches import Batching

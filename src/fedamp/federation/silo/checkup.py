@@ -139,7 +139,7 @@ def _model(seat: Seat, bundle: Path, data: Path) -> str:
     from fedamp.federation.silo.round import open_silo
 
     silo = open_silo(seat, data, bundle / "run")
-    held = len(silo.federation.clients.test[0])
+    held = len(silo.setup.clients.test[0])
     return f"{seat.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
 
 

@@ -19,7 +19,8 @@ from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_checks
 from fedamp.records.metrics import finite
 from fedamp.rows import Message, Rows, State
-from fedamp.runs import export, setup
+from fedamp.runs import export
+from fedamp.runs.setup import Setup, assemble, outputs_of, silo_material
 from fedamp.training.choice import use_threads
 from fedamp.training.evaluate import evaluate
 
@@ -32,38 +33,23 @@ class UnwillingError(UserError):
         self.public = public
 
 
-def metric_names(metric: str) -> list[str]:
-    """Return every metric that a silo may tell."""
-    scores = [
-        f"{first}{on}.{entry}.{what}"
-        for first in ("", "first.")
-        for on in ("test", "validation")
-        for entry in ("own", "received")
-        for what in (metric, "loss")
-    ]
-    return ["num-examples", "num-test", "train-seconds", *LOSSES, *scores]
-
-
-LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
-
-
 @dataclass(frozen=True)
 class Silo:
     """A silo that is ready: its data read, its model built."""
 
     seat: Seat
-    federation: setup.Setup  # of one client: this silo
+    setup: Setup  # of one client: this silo
     memory: Memory
     models: Path  # where the silo's models are put for its own use
 
     @property
     def samples(self) -> int:
         """Training samples."""
-        return len(self.federation.clients.train[0])
+        return len(self.setup.clients.train[0])
 
     def templates(self) -> tuple[Message, Message]:
         """Return a message and a reply as they should be."""
-        return reply_checks.templates(self.federation.method, self.federation.w)
+        return reply_checks.templates(self.setup.method, self.setup.w)
 
     def heed(self, life: str, serial: int) -> None:
         """Refuse a message that is older than one that was acted on: it was given up by the server."""
@@ -73,10 +59,10 @@ class Silo:
 
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""
-        method, training, clients = self.federation.method, self.federation.training, self.federation.clients
+        method, training, clients = self.setup.method, self.setup.training, self.setup.clients
         state = self._state(accepted)
         message = self._here(message)
-        with use_threads(self.federation.choice.threads):
+        with use_threads(self.setup.choice.threads):
             scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
             clock = time.perf_counter()
             local = training.local(clients, k)
@@ -91,19 +77,19 @@ class Silo:
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
         """Take what the server sends after the last round: keep the models, and return their scores."""
-        models = self.federation.method.client_models(self._state(accepted), self._here(message))
-        with use_threads(self.federation.choice.threads):
+        models = self.setup.method.client_models(self._state(accepted), self._here(message))
+        with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, accepted + 1)
         return {**self._counts(), **scores}
 
     def _counts(self) -> dict[str, float]:
-        return {"num-examples": self.samples, "num-test": len(self.federation.clients.test[0])}
+        return {"num-examples": self.samples, "num-test": len(self.setup.clients.test[0])}
 
     def _state(self, accepted: int) -> State:
-        device = self.federation.w.params.device
+        device = self.setup.w.params.device
         if accepted == 0:
-            return self.federation.method.client_init(self.federation.w)
+            return self.setup.method.client_init(self.setup.w)
         state = self.memory.load(accepted)
         if state is None:
             kept = ", ".join(str(k) for k in self.memory.rounds()) or "none"
@@ -115,11 +101,11 @@ class Silo:
         return State(1, {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()})
 
     def _here(self, message: Message) -> Message:
-        device = self.federation.w.params.device
+        device = self.setup.w.params.device
         return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
 
     def _scores(self, first: str, models: Mapping[str, Rows]) -> dict[str, float]:
-        training, clients, scores = self.federation.training, self.federation.clients, {}
+        training, clients, scores = self.setup.training, self.setup.clients, {}
         for on in ("test", "validation"):
             if not getattr(clients, on):
                 continue
@@ -134,10 +120,10 @@ class Silo:
         each one's own score. What was received in round k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
-        flat, plan = self.federation.training.model, self.seat.plan
-        shape, outputs = plan.schema.input_shape, setup.outputs_of(plan.schema)[0]
+        flat, plan = self.setup.training.model, self.seat.plan
+        shape, outputs = plan.schema.input_shape, outputs_of(plan.schema)[0]
         how = export.how_to_build(plan.config, flat.module, shape, outputs)
-        metric = self.federation.training.task.metric
+        metric = self.setup.training.task.metric
         for entry, row in models.items():
             score = {
                 "metric": metric,
@@ -159,7 +145,7 @@ def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | 
     config = replace(seat.plan.config, engine="loop")
     try:
         raw = read_silo(data, config.label)
-        material = setup.silo_material(config, [raw], seat.plan.schema, [seat.number])
+        material = silo_material(config, [raw], seat.plan.schema, [seat.number])
     except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    return Silo(seat, setup.assemble(config, material), Memory(folder / "memory"), folder / "models")
+    return Silo(seat, assemble(config, material), Memory(folder / "memory"), folder / "models")

@@ -1,0 +1,15 @@
+"""Which numbers a silo may send beside its reply: nothing else is let in, and nothing else leaves the house."""
+
+LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
+
+
+def metric_names(metric: str) -> list[str]:
+    """Return every metric that a silo may tell."""
+    scores = [
+        f"{first}{on}.{entry}.{what}"
+        for first in ("", "first.")
+        for on in ("test", "validation")
+        for entry in ("own", "received")
+        for what in (metric, "loss")
+    ]
+    return ["num-examples", "num-test", "train-seconds", *LOSSES, *scores]
