@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedamp.config import RunConfig
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation import provision, trial
 from fedamp.federation.plan import Plan, Rules
 from fedamp.federation.processes import programs
 from fedamp.records.reading import read_lines
-from fedamp.runs.config import RunConfig
 
 SHAPES = {"mlp": (8, 8), "cnn": (28, 28), "resnet18": (3, 32, 32)}
 OUTPUTS = {"mlp": 10, "cnn": 62, "resnet18": 100}

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.data.given import as_clients
 from fedamp.rows import Message, Rows
-from fedamp.runs.config import RunConfig
 from fedamp.runs.replies import FREE, Measured, measure, usual_moves, waiting
 from fedamp.runs.round import draw_present
 from fedamp.runs.setup import assemble

@@ -8,7 +8,7 @@ import statistics
 import time
 
 import fedamp
-from fedamp.runs.presets import preset
+from fedamp.config.presets import preset
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedamp.config import Named, RunConfig
+from fedamp.config.presets import preset
 from fedamp.errors import UserError
-from fedamp.runs.config import Named, RunConfig
-from fedamp.runs.presets import preset
 
 RESULTS = Path(__file__).parent.parent / "results"
 

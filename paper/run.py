@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 import fedamp
 from experiments import NAMES, WATCHED, Cell, table
+from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
 from fedamp.records.metrics import counted_clients, finite, score_table, summarise
 from fedamp.records.reading import DESCRIPTION, read_run
 from fedamp.report.figures import recovery
-from fedamp.runs.config import RunConfig
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
 from fedamp.runs.setup import Material, Setup, assemble, load_material

@@ -17,6 +17,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedamp.config import Named, RunConfig
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat
@@ -24,7 +25,6 @@ from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
-from fedamp.runs.config import Named, RunConfig
 from fedamp.runs.round import Round, draw_present, play_round
 from fedamp.runs.setup import assemble
 

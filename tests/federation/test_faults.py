@@ -10,6 +10,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 
+from fedamp.config import Named
 from fedamp.federation.plan import Rules
 from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
@@ -18,7 +19,6 @@ from fedamp.federation.wire.metrics import metric_names
 from fedamp.models import code_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report
-from fedamp.runs.config import Named
 from fedamp.runs.round import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 

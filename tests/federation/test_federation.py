@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedamp.config import RunConfig
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema, merge_schemas
 from fedamp.federation import provision
@@ -20,7 +21,6 @@ from fedamp.federation.processes import programs
 from fedamp.federation.trial import NAMES, write_digits
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.records.reading import read_lines
-from fedamp.runs.config import RunConfig
 from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble, silo_material
 

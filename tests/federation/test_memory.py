@@ -351,10 +351,10 @@ def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
     """From a csv row to a prediction, with torch and safetensors alone."""
     from safetensors.torch import load_file
 
+    from fedamp.config import Named, RunConfig
     from fedamp.data.silos.read import read_silo
     from fedamp.data.silos.schema import make_schema
     from fedamp.federation.silo.app import House
-    from fedamp.runs.config import Named, RunConfig
 
     folder = tmp_path / "data"
     folder.mkdir()

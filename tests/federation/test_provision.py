@@ -27,13 +27,13 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key  #
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: E402
 
 from fedamp import __version__  # noqa: E402
+from fedamp.config import RunConfig  # noqa: E402
 from fedamp.data.silos.read import RawSilo, read_silo  # noqa: E402
 from fedamp.data.silos.schema import make_schema  # noqa: E402
 from fedamp.federation import certificates, provision  # noqa: E402
 from fedamp.federation.plan import Plan, Rules, read_federation, read_seat  # noqa: E402
 from fedamp.federation.processes import programs  # noqa: E402
 from fedamp.federation.silo import checkup, guard  # noqa: E402
-from fedamp.runs.config import RunConfig  # noqa: E402
 
 # Words that occur nowhere else, so that a search through all bytes tells something.
 NAMES = ["zebra-clinic", "yak-hospital", "xenops-lab"]

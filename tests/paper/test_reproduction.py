@@ -10,9 +10,9 @@ import outcomes
 import page
 import run
 import tables
+from fedamp.config import Named, RunConfig
+from fedamp.config.presets import preset
 from fedamp.methods import METHODS
-from fedamp.runs.config import Named, RunConfig
-from fedamp.runs.presets import preset
 
 
 def test_the_page_is_what_the_results_say():

@@ -14,6 +14,7 @@ import scipy.stats
 from safetensors.numpy import save_file
 
 from fedamp.cli import main
+from fedamp.config import RunConfig
 from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
 from fedamp.report import as_csv, as_markdown, as_text, comparison_table, write_report
@@ -21,7 +22,6 @@ from fedamp.report.commands import DEFAULTS, compare_command, run_command
 from fedamp.report.groups import ORDER
 from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by_group, wilcoxon_p
 from fedamp.report.trials import RECEIVED
-from fedamp.runs.config import RunConfig
 
 
 def write_run(

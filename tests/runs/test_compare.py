@@ -7,7 +7,7 @@ import pytest
 
 import fedamp
 from fedamp.runs import compare
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import fedamp
 from fedamp.runs.setup import assemble
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.runs.round import poison
 from fedamp.rows import Rows
 from helpers import ALL, data

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.runs.export import describe_layers, export_client, how_to_build, write_model
 from fedamp.models.flat import FlatModel
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import fedamp
 from fedamp.runs.setup import assemble
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.records.differences import differences
 from fedamp.records.inputs import Inputs
 from fedamp.runs.identity import slug

@@ -8,7 +8,7 @@ from fedamp import seeds
 from fedamp.runs import needs
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.methods import make_method
 from fedamp.rows import Rows
 

@@ -8,10 +8,10 @@ import pytest
 
 import fedamp
 from fedamp.runs.setup import load_material
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.methods import METHODS, make_method
 from fedamp.models import MODELS
-from fedamp.runs.presets import PRESETS, preset
+from fedamp.config.presets import PRESETS, preset
 from fedamp.data.partition import make_setting
 
 REAL = os.environ.get("FEDAMP_TEST_DATA")

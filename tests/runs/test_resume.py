@@ -17,7 +17,7 @@ import fedamp
 from fedamp.records import checkpoints
 from fedamp.runs.setup import assemble
 from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.runs.loop import play
 from fedamp.records.reading import read_run
 from fedamp.records.folder import RunFolder

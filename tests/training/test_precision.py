@@ -5,10 +5,10 @@ import torch
 
 import fedamp
 from fedamp import seeds
+from fedamp.config import RunConfig
 from fedamp.models.flat import FlatModel
 from fedamp.models.zoo import cnn_small
 from fedamp.records.inputs import Inputs
-from fedamp.runs.config import RunConfig
 from fedamp.runs.identity import slug
 from fedamp.training.batches import Batching
 from fedamp.training.precision import resolve, use_precision

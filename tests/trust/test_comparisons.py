@@ -12,11 +12,11 @@ from test_report import write_run
 import experiments
 import run as paper_run
 from fedamp.cli.terminal import mean_of
+from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
 from fedamp.runs import compare, setup
-from fedamp.runs.config import Named
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
 SCORES = [(0.5, 0.6, 0.7)]
@@ -32,7 +32,7 @@ def digits(name, method):
 
 
 def test_a_preset_whose_methods_have_other_rounds_is_one_comparison(fedamp_command, monkeypatch):
-    monkeypatch.setattr("fedamp.runs.presets.preset", digits)
+    monkeypatch.setattr("fedamp.config.presets.preset", digits)
     given = ["compare", "--preset", "paper/mnist-practical", "--methods", "scaffold,fedamp", "--out", "here"]
     code, out, err = fedamp_command(*given, "--format", "csv")
     assert code == 0, err

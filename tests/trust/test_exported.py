@@ -11,13 +11,13 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import fedamp
+from fedamp.config import Named, RunConfig
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation.plan import Plan, Seat
 from fedamp.federation.silo.round import open_silo
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
-from fedamp.runs.config import Named, RunConfig
 from fedamp.runs.export import export_client, how_to_build, write_model
 
 PICTURE, VECTOR = (2, 8, 8), (6,)

@@ -188,11 +188,11 @@ def test_a_second_resume_trains_as_the_first(tmp_path):
 
 def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
     pytest.importorskip("flwr")
+    from fedamp.config import Named, RunConfig
     from fedamp.data.silos.read import read_silo
     from fedamp.data.silos.schema import make_schema
     from fedamp.federation.plan import Plan, Seat
     from fedamp.federation.silo.round import open_silo
-    from fedamp.runs.config import Named, RunConfig
 
     rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")

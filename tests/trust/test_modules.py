@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedamp
+from fedamp.config import Named, RunConfig
 from fedamp.data.given import as_clients
 from fedamp.errors import UserError
 from fedamp.models.flat import FlatModel
-from fedamp.runs.config import Named, RunConfig
 from fedamp.runs.setup import assemble
 from fedamp.training.evaluate import evaluate
 from fedamp.training.tasks import regression

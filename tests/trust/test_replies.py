@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import fedamp
+from fedamp.config import Named, RunConfig
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
 from fedamp.runs import replies
-from fedamp.runs.config import Named, RunConfig
 from fedamp.runs.loop import play
 from fedamp.runs.replies import Limits, Measured
 from fedamp.runs.round import play_round, poison

@@ -2,8 +2,8 @@
 
 import torch
 
+from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.runs.config import RunConfig
 from fedamp.runs.setup import load_material
 
 SHARING = {

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import fedamp
+from fedamp.config import Named, RunConfig
+from fedamp.config.run_config import is_folder
 from fedamp.data.partition import make_setting
 from fedamp.errors import UserError
 from fedamp.methods import FedAMP, make_method
-from fedamp.runs.config import Named, RunConfig, is_folder
 
 ROWS = 20
 X = np.random.default_rng(0).normal(size=(ROWS, 3))

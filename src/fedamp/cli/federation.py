@@ -75,12 +75,12 @@ def federation_init(
     """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
     given = dict(locals())
     needs_extra()
+    from fedamp.config.overrides import read_toml
     from fedamp.data.silos.doubts import schema_doubts
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
     from fedamp.federation import provision
     from fedamp.federation.plan import Plan, Rules
-    from fedamp.runs.config import read_toml
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
     if len(names) < 2:
@@ -133,8 +133,10 @@ def describe(
 ) -> Any:
     """Return the description that a file, flags and `--set` stand for; data and clients are the silos themselves."""
     from fedamp import models
+    from fedamp.config import Named, RunConfig
+    from fedamp.config.overrides import apply_overrides, read_toml
+    from fedamp.config.run_config import NAMED
     from fedamp.data.silos.schema import check_agreed
-    from fedamp.runs.config import NAMED, Named, RunConfig, apply_overrides, read_toml
 
     values = read_toml(config) if config else {}
     for key in SIMULATED:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from fedamp.config.presets import PRESETS, preset
 from fedamp.data import DATA
 from fedamp.data.partition import SETTINGS
 from fedamp.methods import METHODS
 from fedamp.methods.attention import ATTENTION
 from fedamp.models import MODELS
-from fedamp.runs.presets import PRESETS, preset
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "methods": METHODS,

@@ -131,8 +131,9 @@ def show_needs(description: Any, data_dir: Path | None, as_json: bool) -> None:
 def describe(preset: str | None, config: Path | None, flags: Mapping[str, Any], overrides: list[str]) -> Any:
     """Return the description that a preset, a file, flags and `--set` together stand for; later ones win."""
     from fedamp import models
-    from fedamp.runs import presets
-    from fedamp.runs.config import NAMED, Named, RunConfig, apply_overrides, read_toml
+    from fedamp.config import Named, RunConfig, presets
+    from fedamp.config.overrides import apply_overrides, read_toml
+    from fedamp.config.run_config import NAMED
     from fedamp.runs.loop import natural
 
     given = read_toml(config) if config else {}
@@ -298,9 +299,9 @@ def resume_command(
     json_: Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")] = False,
 ) -> None:
     """Go on with a run or a comparison that was broken off; it ends as if it never had been."""
+    from fedamp.config import RunConfig
     from fedamp.records.reading import read_run
     from fedamp.runs import compare
-    from fedamp.runs.config import RunConfig
 
     if (folder / compare.PLAN).exists():
         return _play_comparison(compare.read_plan(folder), folder, data_dir, None, _renderer("text"))

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fedamp import __version__, checks, models
+from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema, schema_to_json, write_schema
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_whole
 from fedamp.records.differences import differences
-from fedamp.runs.config import RunConfig
 from fedamp.runs.replies import Limits
 
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"

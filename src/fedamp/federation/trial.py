@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
+from fedamp.config import RunConfig
 from fedamp.data import load_data
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.read import read_silo
@@ -22,7 +23,6 @@ from fedamp.federation.plan import Plan, Rules
 from fedamp.federation.processes import programs
 from fedamp.files import read_json
 from fedamp.records.reading import read_lines
-from fedamp.runs.config import RunConfig
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 A_ROUND, TO_START = 120.0, 180.0  # seconds after which something is wrong

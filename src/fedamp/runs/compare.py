@@ -16,7 +16,8 @@ import numpy as np
 from fedamp import checks
 from fedamp.runs.setup import assemble, load_material, method_of, optimizer_of
 from fedamp.files import write_json, write_whole
-from fedamp.runs.config import RunConfig, Named, parse_value
+from fedamp.config import RunConfig, Named
+from fedamp.config.overrides import parse_value
 from fedamp.records.differences import differences
 from fedamp.errors import UserError
 from fedamp.runs.loop import play

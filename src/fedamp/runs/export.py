@@ -18,7 +18,7 @@ from fedamp.files import write_whole
 from fedamp.models.fingerprint import structure_digest
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.models.dropout import own_stream
 from fedamp.errors import UserError
 from fedamp.models.flat import FlatModel

@@ -16,7 +16,7 @@ from fedamp.runs.setup import Material, first_models
 from fedamp.data.clients import Clients
 from fedamp.models.fingerprint import code_digest, is_own, structure_digest
 from fedamp.data.silos.schema_file import schema_to_json
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.records.inputs import Inputs
 from fedamp.methods import Method
 from fedamp.models import load_builder

@@ -21,7 +21,8 @@ from fedamp.training.stacked.chunks import Chunks
 from fedamp.data.clients import Clients
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.data.silos.read import count_silos
-from fedamp.runs.config import GIVEN, RunConfig, is_folder
+from fedamp.config.run_config import GIVEN, is_folder
+from fedamp.config import RunConfig
 from fedamp.training.choice import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.training.evaluate import evaluate

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp.data.silos.schema import Schema
-from fedamp.runs.config import RunConfig
+from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.models.flat import FlatModel
 from fedamp.methods import Method

@@ -22,7 +22,8 @@ from fedamp.data.silos.doubts import guess_task, silo_doubts, task_doubts
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.data.silos.read import RawSilo, count_silos, read_silos
-from fedamp.runs.config import DEFAULT_LR, RunConfig, is_folder
+from fedamp.config.run_config import DEFAULT_LR, is_folder
+from fedamp.config import RunConfig
 from fedamp.models.dropout import own_stream
 from fedamp.training.choice import Choice, choose_engine, compile_pays
 from fedamp.errors import UserError

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedamp.config import Named
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation
@@ -32,7 +33,6 @@ from fedamp.records.checkpoints import load_checkpoint
 from fedamp.records.folder import RunFolder
 from fedamp.records.metrics import finite, score_table, spread, summarise
 from fedamp.records.reading import DESCRIPTION, LINES, RESULT, read_lines
-from fedamp.runs.config import Named
 
 LOG, STATUS, LIFE, ADMIT = "log.txt", "status.json", "life.json", "admit"
 NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "reason": None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +20,6 @@ DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
 GIVEN = "given"
 """The data and the setting of clients whose samples were handed over from Python."""
-
 
 
 @dataclass(frozen=True)
@@ -164,43 +162,3 @@ def is_folder(data: str) -> bool:
 
 def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple | set) else str(value)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings in a TOML file."""
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"can't read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no valid TOML: {error}") from None
-
-
-def apply_overrides(values: Mapping[str, Any], overrides: list[str]) -> dict[str, Any]:
-    """Return settings with `method.sigma=25` and the like put into their places."""
-    result = dict(values)
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        table, dot, name = key.strip().partition(".")
-        if not (equals and dot and name and table in NAMED):
-            raise UserError(
-                f"got --set {override!r}; expected TABLE.NAME=VALUE with a table from {', '.join(NAMED)}, "
-                "say method.sigma=25"
-            )
-        if name == "name":
-            raise UserError(f"got --set {override!r}; a {table} is chosen by --{table} {text.strip()}")
-        choice = Named.of(result.get(table, getattr(RunConfig(), table)))
-        result[table] = Named(choice.name, {**choice.parameters, name: parse_value(text.strip())})
-    return result
-
-
-def parse_value(text: str) -> Any:
-    """Return a value as TOML reads it: a number, true, a list; anything else is a word."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-
-

@@ -1,0 +1,5 @@
+"""What a run is asked for: its configuration with every field explained once, presets, and settings from outside."""
+
+from fedamp.config.run_config import Named, RunConfig
+
+__all__ = ["Named", "RunConfig"]
