@@ -20,7 +20,7 @@ from fedamp.records.checkpoints import Checkpoint, Pace, Snapshot
 from fedamp.training.stacked.chunks import Chunks
 from fedamp.data.clients import Clients
 from fedamp.data.silos.schema_file import schema_to_json
-from fedamp.data.silos.read import count_silos
+from fedamp.config.sources import with_silos
 from fedamp.config.run_config import GIVEN, is_folder
 from fedamp.config import RunConfig
 from fedamp.training.choice import keep_freed_memory, use_deterministic, use_threads
@@ -324,18 +324,6 @@ def _line(k: int, played: Round, events: list[str]) -> dict[str, Any]:
     return {**line, "events": [*played.diagnostics["events"], *events]}
 
 
-def natural(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with what a folder of silos decides by itself: who the clients are, and their data."""
-    data = values.get("data", "")
-    if not (isinstance(data, str) and data and is_folder(data)):
-        return dict(values)
-    if values.get("clients") is not None:
-        raise UserError(f"clients is {values['clients']}, but {data} is a folder of silos: they are the clients")
-    if "setting" in values:
-        raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
-    return {**values, "setting": "natural", "clients": count_silos(Path(data))}
-
-
 def run(
     *,
     method: str | Mapping[str, Any] | Method = "fedamp",
@@ -379,7 +367,7 @@ def run(
         values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
     else:
         values["method"] = method
-    config = RunConfig.of(natural(values))
+    config = RunConfig.of(with_silos(values))
     if own_clients is None:
         material = load_material(config, None if data_dir is None else Path(data_dir))
     else:

@@ -113,7 +113,7 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def told(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
+def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning where they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
     together = f"{min(setup.training.chunks.size, len(setup.clients))} at once"
