@@ -38,8 +38,8 @@ from fedamp.report.figures import recovery
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
 from fedamp.runs.setup import Material, Setup, assemble, load_material
-from fedamp.training.local import Training
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.trainer import Trainer
 
 INTERRUPTED = 130  # what a shell says of Ctrl-C
 
@@ -59,7 +59,7 @@ class Runner:
     runs: Path | None = None
     how: Mapping[str, Any] = field(default_factory=dict)  # changes to every description
     deadline: float = float("inf")
-    passes: dict[Any, Training] = field(default_factory=dict)
+    passes: dict[Any, Trainer] = field(default_factory=dict)
 
     def play(self, cell: Cell) -> None:
         """Run one cell to its end, and write its result."""
@@ -117,12 +117,12 @@ class Runner:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
         setup = assemble(config, material)
         training = setup.training
-        if training.engine == "stacked":
-            training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
-        kind = (config.model, repr(training.model.module), training.precision, config.compile)
+        if training.config.engine == "stacked":
+            training = training.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
+        kind = (config.model, repr(training.model.module), training.config.precision, config.compile)
         earlier = self.passes.setdefault(repr(kind), training)
         if earlier is not training:
-            training = training.after(earlier)
+            training = training.reusing(earlier)
         return replace(setup, training=training)
 
 

@@ -44,9 +44,9 @@ def needs(setup: Setup, rounds: int) -> Needs:
     """Return what a federation needs for a number of rounds."""
     training, clients, w = setup.training, setup.clients, setup.w
     sizes = [len(positions) for positions in clients.train]
-    batching = training.batching
+    batching = training.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
-    together = min(training.chunks.size, len(clients)) if training.engine == "stacked" else 1
+    together = min(training.chunks.size, len(clients)) if training.config.engine == "stacked" else 1
     batch = min(batching.batch_size, max(sizes))
     row = training.model.num_params * w.params.element_size()
     x, _ = clients.samples(clients.train[0][:1])
