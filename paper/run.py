@@ -37,7 +37,8 @@ from fedamp.records.reading import DESCRIPTION, read_run
 from fedamp.report.figures import recovery
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
-from fedamp.runs.setup import Material, Setup, assemble, load_material
+from fedamp.runs.material import Material, load_material
+from fedamp.runs.setup import Setup, assemble
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
 from fedamp.training.trainer import Trainer
 
@@ -116,7 +117,7 @@ class Runner:
     def _ready(self, config: RunConfig, material: Material) -> Setup:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
         setup = assemble(config, material)
-        training = setup.training
+        training = setup.trainer
         if training.config.engine == "stacked":
             training = training.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
         kind = (config.model, repr(training.model.module), training.config.precision, config.compile)

@@ -61,7 +61,7 @@ def test_training_survives_and_gives_the_same_numbers(name, monkeypatch):
     stacked = Setup.of(name, **settings)
     stacked.training = stacked.training.changed(engine="stacked", chunk=ALL_AT_ONCE)
     stacked.play(3)
-    assert stacked.training.chunks.size == 1
+    assert stacked.trainer.chunks.size == 1
     assert len(stacked.training.take_events()) == 2
     torch.testing.assert_close(stacked.models(), loop.models(), rtol=1e-9, atol=1e-9)
 
@@ -112,7 +112,7 @@ def test_one_row_that_all_clients_share_is_picked_without_a_copy():
 def test_training_does_not_write_to_what_it_is_given(size):
     a = Setup.of("fedavg", sizes=(6, 7, 8))
     trainer = a.training.changed(engine="stacked", chunk=size)
-    first = a.training.model.row()
+    first = a.trainer.model.row()
     before = first.params.clone()
     ended = trainer.local(a.clients, 1).run(first.repeat(3), descent)
     assert torch.equal(first.params, before)

@@ -394,7 +394,7 @@ def test_nobodys_stream_moves(kind):
 def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
     made_of = RunConfig(clients=4, data="given", setting=Named("given"), engine="loop")
     setup = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
-    training, everyone, w = setup.training, setup.clients, setup.w
+    training, everyone, w = setup.trainer, setup.clients, setup.w
     together = evaluate(training, everyone, w).loss
     for i in range(4):
         one = torch.tensor([i])
