@@ -19,7 +19,7 @@ from fedamp.rows import Message, Rows, State
 
 
 def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor | None = None) -> Mapping[str, Tensor]:
-    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step, None holds it.
+    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step; None keeps a fixed.
 
     With g the gradient at a v + (1 - a) w: v follows a g, and a follows <v - w, g>, kept within [0, 1].
     """

@@ -25,8 +25,8 @@ from fedamp.rows import Message, Rows, State
 def paper_alpha(k: int, every: int = 30) -> float:
     """Return the paper's schedule: 1e4, 1e3 and 1e2 for 30 rounds each; for shorter runs the same, faster.
 
-    The paper's runs end there, with round 90. In longer ones alpha stays at 1e2: falling on, it would tie every client
-    to its cloud model in the end.
+    The paper's runs end there, with round 90. In longer ones alpha stays at 1e2: if it fell further, it would end
+    up tying every client to its cloud model.
     """
     return 10.0 ** (4 - min((k - 1) // every, 2))
 
@@ -134,11 +134,11 @@ class MessagePassing(Method):
         return state.replace(rows={"w": w}), {"w": w}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
-        """Score the client's model and its cloud model: the paper gives out both."""
+        """Score the client's model and its cloud model: both are the paper's output."""
         return {"own": state.rows["w"], "received": message["u"]}
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return xi, self weights, effective clients, the facts behind them, and what to be warned of."""
+        """Return xi, self weights, effective clients, the facts behind them, and warnings as `events`."""
         xi = state.pairs["xi"]
         facts = {name: float(value.params) for name, value in state.shared.items()}
         return {

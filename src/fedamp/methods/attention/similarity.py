@@ -22,7 +22,7 @@ def squared_distances(rows: Tensor) -> Tensor:
 
     Models are nearly equal at the start, where |a|^2 + |b|^2 - 2ab loses every digit in float32. Here rows
     are seen from one of them, so that what they share cancels before it is squared: the one of median length, since
-    seen from a model that has gone astray all others would be the same.
+    from a model that has gone astray all others would look the same.
     """
     middle = (len(rows) - 1) // 2
     by_length = rows.norm(dim=1).argsort(stable=True)  # a GPU's median is not deterministic

@@ -17,7 +17,7 @@ SelfWeight = float | tuple[float, ...] | str
 
 
 def check_self_weight(value: object) -> SelfWeight:
-    """Return a self weight with a vector made a tuple; raise where it is none."""
+    """Return a self weight, a vector as a tuple; raise where it is not one."""
     value = checks.plain(value)
     if value == "oracle":
         raise UserError("self_weight 'oracle' needs the setting's true groups; pass oracle_self_weight(groups)")
@@ -57,7 +57,7 @@ def self_weights(value: SelfWeight, num_clients: int) -> Tensor:
 
 
 def uniform_weights(num_clients: int) -> Tensor:
-    """Return xi in which everyone listens to everyone alike, itself included."""
+    """Return xi in which everyone listens to all alike, itself included."""
     return torch.full((num_clients, num_clients), 1 / num_clients, dtype=torch.float64)
 
 
