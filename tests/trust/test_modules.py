@@ -179,10 +179,10 @@ STATEFUL = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", STATEFUL, ids=lambda kind: kind.__name__)
 def test_what_would_pass_from_client_to_client_is_refused_by_name(kind, way):
-    with pytest.raises(UserError, match=re.escape(STATEFUL[kind])) as told:
+    with pytest.raises(UserError, match=re.escape(STATEFUL[kind])) as caught:
         play(made(kind), engine=way)
-    assert "persistent=True" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "persistent=True" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_it_is_refused_where_there_is_one_client_too():
@@ -484,7 +484,7 @@ class Returns(Keeps):
     ],
 )
 def test_a_model_that_returns_no_tensor_is_refused_in_one_line(wrap, words, always, way):
-    with pytest.raises(UserError, match=f"the model Returns returns {words}; expected one tensor") as told:
+    with pytest.raises(UserError, match=f"the model Returns returns {words}; expected one tensor") as caught:
         play(Returns(wrap, always), engine=way)
-    assert ".logits" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert ".logits" in str(caught.value)
+    assert "\n" not in str(caught.value)
