@@ -9,6 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from fedamp.data.partition import IID, SETTINGS, Dirichlet, Pathological, Practical, make_setting
+from fedamp.fields import explained
 
 SEEDS = st.integers(0, 2**32)
 quick = hypothesis_settings(max_examples=100, deadline=None)
@@ -450,7 +451,11 @@ def test_make_setting():
         ("practical", {"groups": 0}, "groups is 0"),
         ("practical", {"share": 1.2}, r"share is 1\.2"),
         ("practical", {"sizes": 2.5}, r"sizes is 2\.5; expected a whole number"),
-        ("practical", {"sizes": [100, 50]}, r"sizes is \(100, 50\), but groups is 5; expected one number a group"),
+        (
+            "practical",
+            {"sizes": [100, 50]},
+            r"sizes is \(100, 50\), but groups is 5; expected one number for each group",
+        ),
         ("practical", {"groups": 2, "sizes": [100, 0]}, "sizes of group 1 is 0"),
         ("practical", {"groups": 2, "group_clients": 4}, "group_clients is 4, but groups is 2"),
         ("practical", {"groups": 2, "group_classes": [3, 0]}, "group_classes of group 1 is 0"),
@@ -611,3 +616,12 @@ def test_impossible_requests(setting, data, num_clients, word):
 def test_wrong_labels_and_pools(labels, train_pool, test_pool, seed, word):
     with pytest.raises(ValueError, match=word):
         IID(test_samples=1).assign(np.array(labels), np.array(train_pool), np.array(test_pool), 1, seed)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_parameter_is_explained(name):
+    explanations = explained(SETTINGS[name])
+    assert list(explanations) == [field.name for field in fields(SETTINGS[name])]
+    for parameter, about in explanations.items():
+        assert about.meaning.endswith("."), parameter
+        assert about.source, parameter
