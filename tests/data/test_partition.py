@@ -454,7 +454,7 @@ def test_make_setting():
         (
             "practical",
             {"sizes": [100, 50]},
-            r"sizes is \(100, 50\), but groups is 5; expected one number for each group",
+            r"sizes is \(100, 50\), but groups is 5; expected one .* each group",
         ),
         ("practical", {"groups": 2, "sizes": [100, 0]}, "sizes of group 1 is 0"),
         ("practical", {"groups": 2, "group_clients": 4}, "group_clients is 4, but groups is 2"),

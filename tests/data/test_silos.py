@@ -14,11 +14,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedamp.data.silos.read import RawSilo, as_number, count_silos, find_silos, label_name, read_silo, read_silos
+from fedamp.data.silos.cells import as_number, label_name
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.read import count_silos, find_silos, read_silo, read_silos
 from fedamp.data.silos.schema import Schema, apply_schema, make_schema, merge_schemas, schema_notes
+from fedamp.data.silos.schema.differences import schema_differences
 from fedamp.data.silos.schema_file import (
     read_schema,
-    schema_differences,
     schema_from_json,
     schema_to_json,
     write_schema,
@@ -274,7 +276,7 @@ def test_notes_tell_what_is_allowed_but_odd():
         "silo 'b' has rows of one class only, '1'",
     ]
     many = silo(np.arange(60.0)[:, None], np.arange(60), "c", ("v", "id"), id=[f"n{i}" for i in range(60)])
-    assert "tells its words to all" in "\n".join(schema_notes(make_schema([many])))
+    assert "shows its words to everyone" in "\n".join(schema_notes(make_schema([many])))
     flat = silo(np.zeros((2, 3), np.uint8), [0, 1])
     assert "divided by 255" in schema_notes(make_schema([flat]))[0]
 
@@ -305,14 +307,14 @@ def test_differences_in_words():
     a = table_schema()
     b = make_schema([silo([[0.1, 2.0], [0.5, 2.0]], ["gut", "so"], "a", ("v", "sex", "w"), sex=["M", "F"])])
     lines = schema_differences(a, b)
-    assert "labels in the first alone: 'böse'" in lines
-    assert "labels in the second alone: 'so'" in lines
+    assert "labels only in the first: 'böse'" in lines
+    assert "labels only in the second: 'so'" in lines
     assert any(line.startswith("shift differs: v 0.2 and 0.3") for line in lines)
     assert any(line.startswith("spread differs: v") for line in lines)
     c = make_schema([silo([[1.0, 1.0]], [0.5], "c", ("w", "v"))])
     assert schema_differences(a, c)[0] == "task is classification in the first and regression in the second"
-    assert "columns in the first alone: 'sex'" in schema_differences(a, c)
-    assert "words of 'sex' in the first alone: 'F', 'M'" in schema_differences(a, c)
+    assert "columns only in the first: 'sex'" in schema_differences(a, c)
+    assert "words of 'sex' only in the first: 'F', 'M'" in schema_differences(a, c)
     d = make_schema([silo([[1.0, 1.0]], [0.5], "c", ("v", "w"))])
     assert schema_differences(c, d) == ["columns are in another order: 'w', 'v' and 'v', 'w'"]
     e = make_schema([silo([[1.0, 1.0]], [0.5])])
@@ -363,7 +365,7 @@ ONE_FILE = {
     "no label column": ("csv", b"age,labels\n1,2\n", "no label column 'label' .did you mean 'labels'.*'age', 'labels'"),
     "semicolons": ("csv", b"age;label\n1;2\n", "expected commas between cells"),
     "ragged row": ("csv", b"age,label\n1,2\n\n1,2,3\n", "line 4 has 3 cells; expected 2"),
-    "ragged after a long cell": ("csv", b'age,label\n"a\nb",2\n1\n', "line 4 has 1 cells; expected 2"),
+    "ragged after a long cell": ("csv", b'age,label\n"a\nb",2\n1\n', "line 4 has 1 cell; expected 2"),
     "word among numbers": ("csv", b"age,label\n1,0\nn/a,1\n", "line 3, column 'age' is 'n/a', which is not a number"),
     "empty cell": ("csv", b"age,label\n1,0\n,1\n", "line 3, column 'age' is empty"),
     "empty word": ("csv", b"sex,label\nF,0\n ,1\n", "line 3, column 'sex' is empty"),
@@ -377,7 +379,7 @@ ONE_FILE = {
     "long label": ("csv", b"age,label\n1," + b"x" * 201 + b"\n", "line 2, column 'label' has 201 characters"),
     "empty csv": ("csv", b"", "the file is empty"),
     "blank csv": ("csv", b"\n\n", "the file is empty"),
-    "header only": ("csv", b"age,label\n", "a header and no rows"),
+    "header only": ("csv", b"age,label\n", "a header but there are no rows"),
     "labels only": ("csv", b"label\n1\n", "the only column is 'label'"),
     "rubbish": ("csv", bytes(range(256)) * 4, "expected text, in utf-8|not text in utf-8"),
     "latin-1": ("csv", "größe,label\n1,2\n".encode("latin-1"), "not text in utf-8"),
@@ -385,7 +387,7 @@ ONE_FILE = {
     "zero byte": ("csv", b"age,label\n1,\x002\n", "line 2 has a zero byte"),
     "open quote": ("csv", b'age,label\n"1,2\n3,4\n', "line 2 is not csv .unexpected end of data"),
     "huge cell": ("csv", b"age,label\n" + b"x" * 200_000 + b",1\n", "line 2 is not csv .field larger"),
-    "column twice": ("csv", b"age,age,label\n1,2,3\n", "column 'age' is there twice"),
+    "column twice": ("csv", b"age,age,label\n1,2,3\n", "column 'age' appears twice"),
     "column without a name": ("csv", b",age,label\n0,1,2\n", "column 1 has no name.*index=False"),
     "long column": ("csv", b"x" * 500 + b",label\n1,2\n", "column 1 has 500 characters"),
 }
@@ -424,14 +426,14 @@ FOLDERS = {
     "folder in a silo": ({"a/b/x.csv": table("u,label\n1,2\n")}, "'b' in .*a is not a silo's file"),
     "empty silo": ({"a/.keep": table("")}, "is an empty folder"),
     "two kinds in a silo": ({"a/x.csv": table("u,label\n1,2\n"), "a/x.npz": arrays([[1]], [1])}, "files of one kind"),
-    "a silo twice": ({"a.csv": table("u,label\n1,2\n"), "a.npz": arrays([[1]], [1])}, "silo 'a' is there twice"),
+    "a silo twice": ({"a.csv": table("u,label\n1,2\n"), "a.npz": arrays([[1]], [1])}, "silo 'a' appears twice"),
     "parts of other columns": (
         {"a/1.csv": table("u,label\n1,2\n"), "a/2.csv": table("v,label\n1,2\n")},
-        "2.csv doesn't fit '1.csv'.*only here: 'v'; lacking: 'u'",
+        "2.csv doesn't fit '1.csv'.*column 'u' is missing and column 'v' is not expected",
     ),
     "parts with words and numbers": (
         {"a/1.csv": table("u,label\n1,2\n"), "a/2.csv": table("u,label\nF,2\n")},
-        "'u' hold words in one and numbers in the other",
+        "columns with words in one and numbers in the other: 'u'",
     ),
     "parts of other shapes": (
         {"a/1.npz": arrays([[1.0]], [1]), "a/2.npz": arrays([[1.0, 2.0]], [1])},
@@ -510,13 +512,16 @@ DISAGREEING = {
     ),
     "bytes": (
         [PLAIN, silo(np.zeros((2, 3), np.uint8), [0, 1], "b")],
-        r"x is of bytes \(uint8\), expected other numbers",
+        r"x holds bytes \(uint8\), expected other numbers",
     ),
     "numbers": ([silo(np.zeros((2, 3), np.uint8), [0, 1]), silo(PLAIN.x, [0, 1], "b")], "expected bytes"),
     "table and arrays": ([A, silo([[1.0]], [1], "b")], r"it has arrays \(npz\), expected a table \(csv\)"),
     "arrays and table": ([PLAIN, silo([[1.0]], [1], "b", ("u",))], r"it has a table \(csv\), expected arrays"),
-    "column lacks": ([W, silo([[1.0]], [1], "b", ("u",))], "silo 'b' .* lacks columns 'sex' and has others none"),
-    "column more": ([A, silo([[1.0, 2.0]], [1], "b", ("u", "v"))], "lacks columns none and has others 'v'"),
+    "column lacks": ([W, silo([[1.0]], [1], "b", ("u",))], "silo 'b' .* column 'sex' is missing; expected"),
+    "column more": (
+        [A, silo([[1.0, 2.0]], [1], "b", ("u", "v"))],
+        "silo 'b' doesn't fit silo 'a': column 'v' is not expected; expected",
+    ),
     "words, not numbers": (
         [A, silo(np.empty((1, 0)), [1], "b", ("u",), u=["F"])],
         "column 'u' has words, expected numbers",
@@ -559,7 +564,7 @@ NOT_FITTING = {
     "label": (A, silo([[1.0], [1.0]], [1, 7], "b", ("u",)), "silo 'b' has labels '7', unknown .*expected '0', '1'"),
     "word as label": (A, silo([[1.0]], ["ill"], "b", ("u",)), "silo 'b' has labels 'ill'"),
     "category": (W, silo([[1.0]], [0], "b", ("u", "sex"), sex=["D"]), "column 'sex' of silo 'b' has 'D', .*'F', 'M'"),
-    "column": (W, silo([[1.0]], [0], "b", ("u",)), "silo 'b' doesn't fit the schema: it lacks columns 'sex'"),
+    "column": (W, silo([[1.0]], [0], "b", ("u",)), "silo 'b' doesn't fit the schema: column 'sex' is missing"),
     "shape": (PLAIN, silo([[1.0]], [0], "b"), r"shape \(1,\), expected \(3,\)"),
     "units": (A, silo([[1e200]], [0], "b", ("u",)), "x of silo 'b' has numbers too far"),
     "target": (silo([[1.0]], [0.5]), silo([[1.0]], [1e300], "b"), "y of silo 'b' has numbers too far"),
@@ -580,47 +585,47 @@ BAD_JSON = {
     "list": ("[1]", "expected a JSON object"),
     "nested": ("[" * 100_000, "nested too deeply"),
     "NaN": ('{"shift": [NaN]}', "NaN is not a number"),
-    "key twice": ('{"task": 1, "task": 2}', "a key is there twice"),
+    "key twice": ('{"task": 1, "task": 2}', "a field appears twice"),
     "long number": ('{"count": ' + "9" * 5000 + "}", "the schema is not JSON"),
 }
 BAD_VALUES = [
-    ({"more": 1}, "unknown keys .'more'."),
-    ({"labels": ...}, "lacks some .'labels'."),
-    ({"version": 2, "more": 1}, "version of the schema is 2; expected 1: update"),
-    ({"version": True}, "version of the schema is True"),
-    ({"task": "guess"}, "unknown task of the schema 'guess'"),
-    ({"task": ["regression"]}, "unknown task of the schema"),
+    ({"more": 1}, "field 'more' is unknown; expected 'task', 'columns'"),
+    ({"labels": ...}, "field 'labels' is missing; expected a list of texts"),
+    ({"version": 2, "more": 1}, "field 'version' is 2; expected 1: update"),
+    ({"version": True}, "field 'version' is True; expected a whole number"),
+    ({"task": "guess"}, "field 'task' is 'guess'; expected classification or regression"),
+    ({"task": ["regression"]}, r"field 'task' is \['regression'\]; expected classification or regression"),
     ({"task": "regression"}, "expected labels for classification alone"),
     ({"labels": None}, "expected labels for classification alone"),
-    ({"labels": "ab"}, "labels of the schema is 'ab'; expected a list"),
-    ({"labels": []}, "labels of the schema are .*at least one"),
-    ({"labels": [0, 1]}, "expected texts"),
+    ({"labels": "ab"}, "field 'labels' is 'ab'; expected a list of texts"),
+    ({"labels": []}, r"field 'labels' is \[\]; .*at least one"),
+    ({"labels": [0, 1]}, r"field 'labels\[0\]' is 0; expected a list of texts"),
     ({"labels": ["a", "a"]}, "have 'a' twice"),
     ({"labels": ["a", ""]}, "1 to 200 characters"),
     ({"labels": ["a", "\ud800"]}, "1 to 200 characters"),
     ({"columns": None}, "categories of the schema name 'sex'"),
     ({"columns": ["v", "sex"]}, "input_shape of the schema is .4,.; expected .3,."),
-    ({"columns": 7}, "columns of the schema is 7; expected a list"),
-    ({"categories": []}, "expected words by column"),
+    ({"columns": 7}, "field 'columns' is 7; expected a list of texts"),
+    ({"categories": []}, r"field 'categories' is \[\]; expected an object"),
     ({"categories": {"age": ["F"]}}, "categories of the schema name 'age'"),
-    ({"categories": {"sex": "FM"}}, "expected a list"),
-    ({"categories": {"sex": [["F"]]}}, "expected texts"),
-    ({"input_shape": [4.0]}, "expected whole numbers of 1 or more"),
-    ({"input_shape": []}, "expected whole numbers of 1 or more"),
-    ({"input_shape": [True]}, "expected whole numbers of 1 or more"),
+    ({"categories": {"sex": "FM"}}, r"categories\['sex'\].* is 'FM'; .*list of texts"),
+    ({"categories": {"sex": [["F"]]}}, r"categories\['sex'\]\[0\].* is \['F'\]; .*list of texts"),
+    ({"input_shape": [4.0]}, r"'input_shape\[0\]' is 4.0; expected a list of whole numbers of 1 or more"),
+    ({"input_shape": []}, "expected a list of whole numbers of 1 or more, at least one"),
+    ({"input_shape": [True]}, "is True; expected a list of whole numbers of 1 or more"),
     ({"shift": [0.0]}, "shift of the schema is .*expected 4 numbers"),
-    ({"shift": ["0", 0, 0, 0]}, "shift of the schema has '0'; expected a finite number"),
-    ({"shift": [10**400, 0, 0, 0]}, "expected a finite number"),
+    ({"shift": ["0", 0, 0, 0]}, r"field 'shift\[0\]' is '0'; expected a list of finite numbers"),
+    ({"shift": [10**400, 0, 0, 0]}, "expected a list of finite numbers"),
     ({"shift": 1.0}, "expected a list"),
     ({"shift": None}, "expected a list"),
-    ({"spread": [-1, 1, 1, 1]}, "spread of the schema has -1; expected a finite number of 0 or more"),
+    ({"spread": [-1, 1, 1, 1]}, r"field 'spread\[0\]' is -1; expected a list of finite numbers of 0 or more"),
     ({"spread": [1, 2, 1, 1]}, "words are not scaled"),
-    ({"target_shift": "0"}, "target_shift of the schema has '0'"),
+    ({"target_shift": "0"}, "field 'target_shift' is '0'; expected a finite number"),
     ({"target_spread": 2.0}, "classes are not scaled"),
-    ({"pictures": 1}, "pictures of the schema is 1; expected true or false"),
+    ({"pictures": 1}, "field 'pictures' is 1; expected true or false"),
     ({"pictures": True}, "has columns; expected one or the other"),
-    ({"count": 0}, "count of the schema is 0"),
-    ({"count": 1.5}, "count of the schema is 1.5"),
+    ({"count": 0}, "field 'count' is 0; expected a whole number of 1 or more"),
+    ({"count": 1.5}, "field 'count' is 1.5; expected a whole number of 1 or more"),
 ]
 
 
@@ -636,7 +641,7 @@ def test_bad_schemas_are_refused(changes, message):
     values = json.loads(schema_to_json(table_schema())) | changes
     with pytest.raises(ValueError, match=message) as raised:
         schema_from_json(json.dumps({key: value for key, value in values.items() if value is not ...}))
-    one_line(raised)
+    assert ("fedamp data schema" in one_line(raised)) != ("update fedamp" in one_line(raised))
 
 
 def test_pictures_have_one_scale():
@@ -650,7 +655,7 @@ def test_pictures_have_one_scale():
     [
         ({"words": {"u": np.array(["F", "M"])}}, "has words but no columns"),
         ({"columns": ("u", "u")}, "expected each name once"),
-        ({"columns": ("u", "v", "w")}, "expected one number a row"),
+        ({"columns": ("u", "v", "w")}, "expected one number per row"),
         ({"columns": ("u", "v", "w"), "words": {"w": np.array(["F"])}}, "expected words for each of 2 rows"),
     ],
 )

@@ -76,7 +76,7 @@ def federation_init(
     given = dict(locals())
     needs_extra()
     from fedamp.config.overrides import read_toml
-    from fedamp.data.silos.doubts import schema_doubts
+    from fedamp.data.silos.warnings import schema_warnings
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
     from fedamp.federation import provision
@@ -100,7 +100,7 @@ def federation_init(
     for warning in provision.init(folder, names, plan, rules, hosts, port, code or provision.code_of(plan)):
         warn(warning)
     asked = task or (read_toml(config) if config else {}).get("task", "auto")
-    for warning in schema_doubts(read, paths, asked):
+    for warning in schema_warnings(read, paths, asked):
         warn(warning)
     say(f"{folder} holds the federation {title}; read {folder / 'README.md'}")
     for each in names:

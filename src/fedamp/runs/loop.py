@@ -26,7 +26,7 @@ from fedamp.config import RunConfig
 from fedamp.training.choice import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.training.evaluate import evaluate
-from fedamp.data.given import as_clients
+from fedamp.data.in_memory import as_clients
 from fedamp.runs.identity import inputs_of
 from fedamp.training.local import Training
 from fedamp.methods import Local, Method

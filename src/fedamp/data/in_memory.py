@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.data.clients import Clients
-from fedamp.data.silos.read import brief
+from fedamp.data.silos.one_line import brief
 from fedamp.errors import UserError
 
 Array = NDArray[Any]
