@@ -19,12 +19,13 @@ DataDir = Annotated[Path | None, Flag(help="Where data sets are; by default $FED
 @data_app.command("status")
 def data_status(data_dir: DataDir = None) -> None:
     """Show which data sets are there."""
-    from fedamp.data import published
+    from fedamp.data.published.folder import data_dir as find_data_dir
+    from fedamp.data.published.status import status
 
-    folder = published.data_dir(data_dir)
+    folder = find_data_dir(data_dir)
     out.print(f"data folder: {folder}", soft_wrap=True)
     table = Table("data set", "state", "size", "")
-    for name, state, size, detail in published.status(folder):
+    for name, state, size, detail in status(folder):
         table.add_row(name, state, f"{size / 1e6:.1f} MB" if size else "", detail)
     out.print(table)
 
@@ -32,10 +33,11 @@ def data_status(data_dir: DataDir = None) -> None:
 @data_app.command("fetch")
 def data_fetch(name: Annotated[str, typer.Argument(help="Data set.")], data_dir: DataDir = None) -> None:
     """Download a data set from its publisher."""
-    from fedamp.data import download, published
+    from fedamp.data.published.download import fetch
+    from fedamp.data.published.folder import data_dir as find_data_dir
 
-    folder = published.data_dir(data_dir)
-    download.fetch(name, folder, progress=out.is_terminal)
+    folder = find_data_dir(data_dir)
+    fetch(name, folder, progress=out.is_terminal)
     out.print(f"{name} is in {folder / name}", soft_wrap=True)
 
 
@@ -45,13 +47,14 @@ def data_check(
     data_dir: DataDir = None,
 ) -> None:
     """Read every file of a data set and compare checksums."""
-    from fedamp.data import published
+    from fedamp.data.published.folder import data_dir as find_data_dir
+    from fedamp.data.published.status import check, status
 
-    folder = published.data_dir(data_dir)
-    present = [each for each, state, _, _ in published.status(folder) if state != "missing"]
+    folder = find_data_dir(data_dir)
+    present = [each for each, state, _, _ in status(folder) if state != "missing"]
     faults = []
     for each in [name] if name else present:
-        found = published.check(each, folder)
+        found = check(each, folder)
         faults += found
         out.print(f"{each}: {_faults(len(found))}")
     if not name and not present:
