@@ -58,7 +58,7 @@ def _size(path: Path | None) -> int:
 
 
 def check(name: str, folder: Path, sources: Mapping[str, Source] = SOURCES) -> list[str]:
-    """Return the faults of a data set in a data folder, in words, none where all is well: every file is hashed and read.
+    """Return the faults of a data set in a data folder, none where all is well: every file is hashed and read.
 
     A file that has no known checksum, or was unpacked, is only read.
     """
