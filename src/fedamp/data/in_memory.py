@@ -29,8 +29,8 @@ def as_clients(
 ) -> Clients:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each.
 
-    Where no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that give an
-    array (`to_numpy`, as pandas' do).
+    Where no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that
+    give an array (`to_numpy`, as pandas' do).
     """
     pairs = _listed(clients)
     for i, parts in enumerate(pairs):
@@ -124,9 +124,10 @@ def _tensor(what: str, part: Any) -> Tensor:
     if array.dtype.kind == "O":
         array = _numbers(what, array, getattr(part, "columns", ()))
     if array.dtype.kind in "US":
+        example = brief(array.flat[0].item() if array.size else "")
         raise UserError(
-            f"{what} are not numbers, but words like {brief(array.flat[0].item() if array.size else '')}; number them the "
-            "same way for all clients (np.unique(..., return_inverse=True)), or give a folder of csv files as data"
+            f"{what} are not numbers, but words like {example}; number them the same way for all clients "
+            "(np.unique(..., return_inverse=True)), or give a folder of csv files as data"
         )
     if array.dtype.kind not in "biuf":
         raise UserError(f"{what} are not numbers, but of type {array.dtype}; expected a tensor or an array of numbers")
