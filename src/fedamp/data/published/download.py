@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedamp import checks
@@ -34,10 +35,11 @@ def fetch(name: str, folder: Path, progress: bool = False, sources: Mapping[str,
     try:
         own.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=own, prefix=".fetch-") as temporary:
+            job = _Fetch(name, source, own, Path(temporary), progress)
             if source.archive:
-                _fetch_archive(name, source, wanted, own, Path(temporary), progress)
+                job.get_archive(wanted)
             else:
-                _fetch_files(name, source, wanted, own, Path(temporary), progress)
+                job.get_files(wanted)
     except OSError as error:
         raise UserError(
             f"{own} can't be written to ({error.strerror or error}); make room or give another folder with --data-dir"
@@ -49,46 +51,49 @@ def _is_right(name: str, file: File, own: Path) -> bool:
     return path is not None and not file_fault(name, file, path)
 
 
-def _fetch_files(name: str, source: Source, wanted: Sequence[File], own: Path, temporary: Path, progress: bool) -> None:
-    for file in wanted:
-        url = source.url + file.name
-        path = _retrieve(url, file.checksum, file.limit, temporary, own, progress)
-        _check_and_place(name, file, path, own, url)
+@dataclass(frozen=True)
+class _Fetch:
+    """A data set on its way: from its publisher to the temporary folder, and, once checked, to its own."""
 
+    name: str
+    source: Source
+    own: Path
+    temporary: Path
+    progress: bool
 
-def _fetch_archive(
-    name: str, source: Source, wanted: Sequence[File], own: Path, temporary: Path, progress: bool
-) -> None:
-    archive = _retrieve(source.url, source.checksum, source.limit, temporary, own, progress)
-    try:
-        found = unpack(archive, source, wanted, temporary)
-    except BAD_ARCHIVE as error:
-        raise _not_fetched(source.url, f"its archive is damaged: {error}", own) from None
-    missing = [file.name for file in wanted if file.needed and file not in found]
-    if missing:
-        raise _not_fetched(source.url, f"its archive lacks {', '.join(missing)}", own)
-    for file in found:
-        _check_and_place(name, file, temporary / file.name, own, source.url)
+    def get_files(self, wanted: Sequence[File]) -> None:
+        for file in wanted:
+            url = self.source.url + file.name
+            self._check_and_place(file, self._retrieve(url, file.checksum, file.limit), url)
 
+    def get_archive(self, wanted: Sequence[File]) -> None:
+        url = self.source.url
+        archive = self._retrieve(url, self.source.checksum, self.source.limit)
+        try:
+            found = unpack(archive, self.source, wanted, self.temporary)
+        except BAD_ARCHIVE as error:
+            raise self._not_fetched(url, f"its archive is damaged: {error}") from None
+        missing = [file.name for file in wanted if file.needed and file not in found]
+        if missing:
+            raise self._not_fetched(url, f"its archive lacks {', '.join(missing)}")
+        for file in found:
+            self._check_and_place(file, self.temporary / file.name, url)
 
-def _check_and_place(name: str, file: File, path: Path, own: Path, url: str) -> None:
-    if fault := file_fault(name, file, path):
-        cause = fault.removesuffix(advice(name)).replace(str(path), file.name)
-        raise _not_fetched(url, f"not the file that was published: {cause}", own)
-    path.chmod(0o644)  # pooch's temporary files are its user's alone, and a data folder may be shared
-    place = own / file.name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(path, place)
+    def _retrieve(self, url: str, checksum: str, limit: int) -> Path:
+        try:
+            return retrieve(url, checksum, limit, self.temporary, self.progress)
+        except TransferError as error:
+            raise self._not_fetched(url, str(error)) from None
 
+    def _check_and_place(self, file: File, path: Path, url: str) -> None:
+        if fault := file_fault(self.name, file, path):
+            cause = fault.removesuffix(advice(self.name)).replace(str(path), file.name)
+            raise self._not_fetched(url, f"not the file that was published: {cause}")
+        path.chmod(0o644)  # pooch's temporary files are its user's alone, and a data folder may be shared
+        place = self.own / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, place)
 
-def _retrieve(url: str, checksum: str, limit: int, temporary: Path, own: Path, progress: bool) -> Path:
-    try:
-        return retrieve(url, checksum, limit, temporary, progress)
-    except TransferError as error:
-        raise _not_fetched(url, str(error), own) from None
-
-
-def _not_fetched(url: str, cause: str, own: Path) -> UserError:
-    return UserError(
-        f"{url} could not be fetched ({' '.join(cause.split())}); try again, or put the files into {own} by hand"
-    )
+    def _not_fetched(self, url: str, cause: str) -> UserError:
+        cause = " ".join(cause.split())
+        return UserError(f"{url} could not be fetched ({cause}); try again, or put the files into {self.own} by hand")
