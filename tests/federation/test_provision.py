@@ -28,7 +28,8 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: E4
 
 from fedamp import __version__  # noqa: E402
 from fedamp.config import RunConfig  # noqa: E402
-from fedamp.data.silos.read import RawSilo, read_silo  # noqa: E402
+from fedamp.data.silos.raw import RawSilo  # noqa: E402
+from fedamp.data.silos.read import read_silo  # noqa: E402
 from fedamp.data.silos.schema import make_schema  # noqa: E402
 from fedamp.federation import certificates, provision  # noqa: E402
 from fedamp.federation.plan import Plan, Rules, read_federation, read_seat  # noqa: E402

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.data.given import as_clients
+from fedamp.data.in_memory import as_clients
 from fedamp.methods import METHODS
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.runs.export import export_client

@@ -48,9 +48,9 @@ def federation_init(
     """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
     needs_extra()
     from fedamp.config.sources import read_toml
-    from fedamp.data.silos.doubts import schema_doubts
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
+    from fedamp.data.silos.warnings import schema_warnings
     from fedamp.federation import provision
     from fedamp.federation.configure import configured_for
     from fedamp.federation.plan import Plan, Rules
@@ -72,7 +72,7 @@ def federation_init(
     ):
         warn(each)
     asked = flags.get("task") or (read_toml(config) if config else {}).get("task", "auto")
-    for each in schema_doubts(parts, paths, asked):
+    for each in schema_warnings(parts, paths, asked):
         warn(each)
     say(f"{folder} holds the federation {title}; read {folder / 'README.md'}")
     for each in names:

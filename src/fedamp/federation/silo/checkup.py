@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from fedamp.data.silos.doubts import schema_doubts
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
+from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
 from fedamp.federation.plan import SCHEMA, SILO, Seat, disagreement, read_seat
 from fedamp.federation.processes import programs
@@ -130,7 +130,7 @@ def _version(seat: Seat, bundle: Path) -> str:
 def _data(seat: Seat, data: Path) -> str:
     raw, schema = read_silo(data, seat.plan.config.label), seat.plan.schema
     apply_schema(schema, raw)
-    told = schema_doubts([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    told = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
     warnings = [f"warning: {line}" for line in told]
     return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
 

@@ -1,4 +1,4 @@
-"""Samples that are handed over from Python, made tensors: all that holds numbers will do, what does not is named."""
+"""Samples that are in memory already, handed over from Python: whatever holds numbers becomes tensors and `Clients`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.data.clients import Clients
-from fedamp.data.silos.read import brief
+from fedamp.data.silos.one_line import brief
 from fedamp.errors import UserError
 
 Array = NDArray[Any]
@@ -29,8 +29,8 @@ def as_clients(
 ) -> Clients:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each.
 
-    Where no share is asked for, it is `usual_share`.
-    Parts may be tensors, arrays, lists of numbers, or tables that give an array (`to_numpy`, as pandas' do).
+    Where no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that
+    give an array (`to_numpy`, as pandas' do).
     """
     pairs = _listed(clients)
     for i, parts in enumerate(pairs):
@@ -58,7 +58,7 @@ def as_clients(
 
 
 def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return the clients as a list of their parts; what is no list of (x, y) is an error that says what it is."""
+    """Return the clients as a list of their parts; anything but a list of (x, y) is an error that says what it is."""
     if isinstance(clients, Mapping):
         raise UserError(f"clients is a {type(clients).__name__}; {EXPECTED}: list(clients.values()) is one")
     if isinstance(clients, str) or not isinstance(clients, Iterable):
@@ -78,13 +78,15 @@ def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets as tensors on the CPU: inputs in the default float type, or whole as they are."""
     inputs, targets = _tensor(f"the inputs of {whose}", x), _tensor(f"the targets of {whose}", y)
     if not inputs.ndim or len(inputs) == 0:
-        raise UserError(f"the inputs of {whose} have shape {tuple(inputs.shape)}; expected (samples, ...), one or more")
+        raise UserError(
+            f"the inputs of {whose} have shape {tuple(inputs.shape)}; expected (samples, ...), at least one"
+        )
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim != 1:
         raise UserError(
-            f"the targets of {whose} have shape {tuple(targets.shape)}; expected one number a sample: of a row with "
-            "a 1 for the class (one-hot), y.argmax(1)"
+            f"the targets of {whose} have shape {tuple(targets.shape)}; expected one number per sample; "
+            "where each row has a 1 for its class (one-hot), give y.argmax(1)"
         )
     # Whole numbers stay: they are an Embedding's words. Bytes are pictures, and truths are 0 and 1.
     if inputs.is_floating_point() or inputs.dtype in (torch.uint8, torch.bool):
@@ -101,7 +103,7 @@ def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _tensor(what: str, part: Any) -> Tensor:
-    """Return numbers as a tensor of their own type, on the CPU and without a past."""
+    """Return numbers as a tensor of their own type, on the CPU and detached."""
     try:
         if isinstance(part, list | tuple) and part and all(isinstance(each, Tensor) for each in part):
             part = torch.stack(list(part))
@@ -111,7 +113,7 @@ def _tensor(what: str, part: Any) -> Tensor:
             array = np.asanyarray(part.to_numpy() if hasattr(part, "to_numpy") else part)
     except (TypeError, ValueError, RuntimeError) as error:
         why = " ".join(str(error).split())[:120]
-        raise UserError(f"{what} are no numbers ({why}); expected a tensor or an array") from None
+        raise UserError(f"{what} are not numbers ({why}); expected a tensor or an array") from None
     if array is None:
         if tensor.is_complex():
             raise UserError(f"{what} are complex; expected real numbers")
@@ -122,25 +124,26 @@ def _tensor(what: str, part: Any) -> Tensor:
     if array.dtype.kind == "O":
         array = _numbers(what, array, getattr(part, "columns", ()))
     if array.dtype.kind in "US":
+        example = brief(array.flat[0].item() if array.size else "")
         raise UserError(
-            f"{what} are no numbers, but words like {brief(array.flat[0].item() if array.size else '')}; number them, "
-            "over all clients alike (np.unique(..., return_inverse=True)), or give a folder of csv files as data"
+            f"{what} are not numbers, but words like {example}; number them the same way for all clients "
+            "(np.unique(..., return_inverse=True)), or give a folder of csv files as data"
         )
     if array.dtype.kind not in "biuf":
-        raise UserError(f"{what} are no numbers, but of type {array.dtype}; expected a tensor or an array of numbers")
+        raise UserError(f"{what} are not numbers, but of type {array.dtype}; expected a tensor or an array of numbers")
     return torch.from_numpy(_ordinary(what, array))
 
 
 def _numbers(what: str, array: Array, columns: Sequence[object]) -> Array:
-    """Return an array of Python objects as numbers; the first that is none is an error that says where it stands."""
+    """Return an array of Python objects as numbers; the first that is not one is an error that says where it is."""
     flat = [checks.plain(value) for value in array.ravel().tolist()]
     for place, value in enumerate(flat):
         if not isinstance(value, bool | int | float):
             row, *rest = np.unravel_index(place, array.shape) if array.ndim else (0,)
             column = f", column {columns[int(rest[0])]!r}" if len(rest) == 1 and len(columns) else ""
             raise UserError(
-                f"{what} are no numbers: row {row}{column} is {brief(value)}; "
-                "number words, over all clients alike, and fill or leave out what is missing"
+                f"{what} are not numbers: row {row}{column} is {brief(value)}; "
+                "number words the same way for all clients, and fill in or leave out what is missing"
             )
     whole = all(isinstance(value, int) for value in flat)
     try:
@@ -150,7 +153,7 @@ def _numbers(what: str, array: Array, columns: Sequence[object]) -> Array:
 
 
 def _ordinary(what: str, array: Array) -> Array:
-    """Return an array that torch can take without a word: of a type it has, in its order, and free to write to."""
+    """Return an array that torch takes without a warning: of a type it has, in its order, and free to write to."""
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         if array.size and array.max() > np.iinfo(np.int64).max:
             raise UserError(f"{what} have whole numbers beyond 64 bits; expected smaller ones, or floats")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedamp.data.formats.idx import MOST_BYTES, advice, read_at_most
+from fedamp.data.published.formats.common import MOST_BYTES, advice, read_at_most
 from fedamp.errors import UserError
 
 RECORD = 2 + 3 * 32 * 32

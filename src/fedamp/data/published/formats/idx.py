@@ -14,17 +14,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.data.published.formats.common import MOST_BYTES, advice, read_at_most
 from fedamp.errors import UserError
 
-MOST_BYTES = 2 << 30  # EMNIST's train pictures are 0.55e9; what promises more than 2 GiB is no file of ours
-_CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _UNSIGNED_BYTE = 8
-
-
-def advice(name: str) -> str:
-    """Return what to do about a file of a data set that can't be read, as the end of an error."""
-    return f"; `fedamp data fetch {name}` gets it anew, `fedamp data check` looks at all files"
 
 
 def read_idx(path: Path, name: str = "NAME") -> NDArray[np.uint8]:
@@ -75,14 +69,3 @@ def _read(path: Path, file: BinaryIO | gzip.GzipFile) -> NDArray[np.uint8]:
         fault = "more" if len(content) > total else f"only {len(content)}"
         raise UserError(f"{path} has {fault} bytes after its header; expected {total} by dimensions {shape}")
     return np.frombuffer(content, np.uint8).reshape(shape)
-
-
-def read_at_most(file: BinaryIO | gzip.GzipFile, limit: int) -> bytearray:
-    """Return a file's next bytes, to its end or to the limit."""
-    content = bytearray()
-    while len(content) < limit:
-        chunk = file.read(min(_CHUNK, limit - len(content)))
-        if not chunk:
-            break
-        content += chunk
-    return content

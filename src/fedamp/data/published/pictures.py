@@ -4,7 +4,7 @@ Each function takes the data set's own folder. Train pictures come first, then t
 of their files, so that a position names the same picture for ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from fedamp import seeds
 from fedamp.data.dataset import Dataset
-from fedamp.data.formats.cifar import read_cifar100
-from fedamp.data.formats.idx import advice, read_idx
+from fedamp.data.published.folder import find, locate
+from fedamp.data.published.formats.cifar import read_cifar100
+from fedamp.data.published.formats.common import advice
+from fedamp.data.published.formats.idx import read_idx
 from fedamp.errors import UserError
 
 Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]  # pictures and labels
@@ -64,7 +66,7 @@ def load_cifar100(folder: Path) -> Dataset:
     """
     parts = []
     for part in ("train", "test"):
-        pictures, fine, _ = read_cifar100(_needed("cifar100", folder, f"cifar-100-binary/{part}.bin"))
+        pictures, fine, _ = read_cifar100(find("cifar100", folder, f"cifar-100-binary/{part}.bin"))
         parts.append((pictures, fine))
     return _official(
         "cifar100",
@@ -76,39 +78,26 @@ def load_cifar100(folder: Path) -> Dataset:
     )
 
 
-def locate(folder: Path, name: str) -> Path | None:
-    """Return where a file lies: under its published name, else under that without ".gz", else None."""
-    for path in dict.fromkeys((folder / name, folder / name.removesuffix(".gz"))):
-        try:
-            path.stat()
-        except OSError:
-            continue
-        return path
-    return None
-
-
-def _needed(name: str, folder: Path, file: str) -> Path:
-    path = locate(folder, file)
-    if path is None:
-        raise UserError(
-            f"{name} needs {file} in {folder}, which is not there; `fedamp data fetch {name}` gets it, "
-            "or point --data-dir (or FEDAMP_DATA) to where you keep it"
-        )
-    return path
+LOADERS: dict[str, Callable[[Path], Dataset]] = {
+    "mnist": load_mnist,
+    "fmnist": load_fmnist,
+    "emnist": load_emnist,
+    "cifar100": load_cifar100,
+}
 
 
 def _idx_part(name: str, folder: Path, files: str, num_classes: int, *, transposed: bool = False) -> Part:
     """Return pictures and labels of a split whose two files are named alike but for their kind."""
-    at = _needed(name, folder, files.format("images-idx3"))
-    labels_at = _needed(name, folder, files.format("labels-idx1"))
+    at = find(name, folder, files.format("images-idx3"))
+    labels_at = find(name, folder, files.format("labels-idx1"))
     labels = read_idx(labels_at, name)  # before the pictures: they take long
     if labels.ndim != 1:
-        raise UserError(f"{labels_at} has shape {labels.shape}; expected (N,), a label each{advice(name)}")
+        raise UserError(f"{labels_at} has shape {labels.shape}; expected (N,), one label each{advice(name)}")
     if labels.max() >= num_classes:
         raise UserError(f"{labels_at} has label {labels.max()}; expected 0 to {num_classes - 1}{advice(name)}")
     pictures = read_idx(at, name)
     if pictures.shape[1:] != (28, 28):
-        raise UserError(f"{at} has shape {pictures.shape}; expected (N, 28, 28), a picture each{advice(name)}")
+        raise UserError(f"{at} has shape {pictures.shape}; expected (N, 28, 28), one picture each{advice(name)}")
     if len(pictures) != len(labels):
         raise UserError(
             f"{at} has {len(pictures)} pictures and {labels_at.name} {len(labels)} labels; "
