@@ -52,7 +52,7 @@ def test_so_is_a_comparison_of_such(fedamp_command):
     code, out, err = fedamp_command(*given, "--out", "here")
     assert code == 0, err
     assert "not finite" in out
-    assert "Not finite: models of at least one client diverged" in out
+    assert "Not finite: the models of at least one client diverged" in out
     for form in ("text", "markdown", "csv"):
         code, out, _ = fedamp_command("report", "here", "--format", form)
         assert code == 0

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedamp import checks, models
 from fedamp.methods.attention import oracle_self_weight
+from fedamp.records.facts import Facts
 from fedamp.training.batches import Batching
 from fedamp.training.stacked.chunks import Chunks
 from fedamp.data.clients import Clients
@@ -233,7 +234,8 @@ def assemble(
         "lr": optimizer.lr,
     }
     tamper = _tampering(config, clients, flat)
-    return Setup(method, training, clients, w, choice, facts, material.schema, tamper, material.warnings)
+    known = Facts(**facts).to_dict()
+    return Setup(method, training, clients, w, choice, known, material.schema, tamper, material.warnings)
 
 
 def given_material(clients: Clients, asked: str) -> Material:
