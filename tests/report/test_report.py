@@ -41,8 +41,8 @@ def write_run(
     """Write a run whose clients have these scores after each round."""
     folder.mkdir(parents=True)
     method = {"name": method} if isinstance(method, str) else method
-    told = RunConfig.of({"seed": seed, "method": method, "clients": len(accuracies[0]), **config}).to_dict()
-    (folder / "description.json").write_text(json.dumps(told))
+    description = RunConfig.of({"seed": seed, "method": method, "clients": len(accuracies[0]), **config}).to_dict()
+    (folder / "description.json").write_text(json.dumps(description))
     lines = [{"round": 0, "events": [], "test": {"own": {metric: [0.0] * len(accuracies[0])}}}]
     for k, scores in enumerate(accuracies, 1):
         lines.append({"round": k, "events": [], "test": {"own": {metric: list(scores)}}, "seconds": 1.0})
@@ -374,12 +374,12 @@ def test_a_command_leaves_out_what_is_at_its_default():
     ],
 )
 def test_the_command_describes_the_same_run(values, monkeypatch):
-    told = RunConfig.of(values).to_dict()
+    config = RunConfig.of(values).to_dict()
     found = []
     monkeypatch.setattr(main, "run_one", lambda config, *rest: found.append(config.to_dict()))
-    command = shlex.split(run_command(told))
+    command = shlex.split(run_command(config))
     main.app(command[1:], standalone_mode=False)
-    assert found == [told]
+    assert found == [config]
 
 
 def described(method: str, seed: int, **values):
@@ -387,7 +387,7 @@ def described(method: str, seed: int, **values):
 
 
 def test_the_command_of_a_comparison_plans_the_same_runs(monkeypatch):
-    told = [described(name, seed, rounds=7, lr=0.1) for name in ("separate", "apfl", "fedamp") for seed in (3, 4)]
+    configs = [described(name, seed, rounds=7, lr=0.1) for name in ("separate", "apfl", "fedamp") for seed in (3, 4)]
     found = []
 
     def stop(runs, *rest):
@@ -395,10 +395,10 @@ def test_the_command_of_a_comparison_plans_the_same_runs(monkeypatch):
         raise SystemExit
 
     monkeypatch.setattr("fedamp.runs.compare.play_all", stop)
-    command = shlex.split(compare_command(told))
+    command = shlex.split(compare_command(configs))
     with pytest.raises(SystemExit):
         main.app(command[1:], standalone_mode=False)
-    assert found == told
+    assert found == configs
 
 
 def test_every_method_is_all():
@@ -406,7 +406,7 @@ def test_every_method_is_all():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "configs",
     [
         [described("separate", 0)],
         [described("apfl", 0), described("fedamp", 0)],
@@ -416,8 +416,8 @@ def test_every_method_is_all():
         [described("separate", seed) for seed in (0, 2)],
     ],
 )
-def test_what_no_comparison_stands_for(told):
-    assert compare_command(told) is None
+def test_what_no_comparison_stands_for(configs):
+    assert compare_command(configs) is None
 
 
 def test_given_clients_have_no_command(tmp_path):

@@ -59,6 +59,11 @@ def counted_clients(num_clients: int, poisoned: Collection[int]) -> list[bool]:
     return [number not in poisoned for number in range(num_clients)]
 
 
+def higher_is_better(metric: str) -> bool:
+    """Whether a higher score is the better one: of accuracies it is, of errors it is not."""
+    return metric == "accuracy"
+
+
 def in_unit(scores: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
     """Return scores as people are shown them: accuracies, from 0 to 1, in percent; errors as they are."""
     return 100 * scores if metric == "accuracy" else scores
@@ -84,7 +89,7 @@ def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Seq
 
     Accuracies, from 0 to 1, are best where they are highest, and given in percent; errors where they are lowest.
     """
-    higher = metric == "accuracy"
+    higher = higher_is_better(metric)
     table = in_unit(table, metric)
     mask = np.ones(table.shape[1], dtype=bool) if counted is None else np.asarray(counted, dtype=bool)
     means = client_means(table, mask)

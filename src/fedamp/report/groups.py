@@ -8,6 +8,7 @@ from typing import Any
 
 from fedamp.errors import UserError
 from fedamp.records.differences import differing_keys, flat
+from fedamp.records.metrics import higher_is_better
 from fedamp.records.reading import DESCRIPTION, RunRecord
 from fedamp.report.trials import Trial, read_trial
 
@@ -64,7 +65,7 @@ class Block:
     @property
     def higher(self) -> bool:
         """Whether a higher score is the better one."""
-        return self.metric == "accuracy"
+        return higher_is_better(self.metric)
 
 
 def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:

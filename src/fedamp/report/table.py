@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.records.metrics import worse_off
+from fedamp.records.metrics import higher_is_better, worse_off
 from fedamp.records.reading import RunRecord
 from fedamp.report.groups import Block, Group, make_blocks, what_differs
 from fedamp.report.stats import wilcoxon_p
@@ -46,7 +46,7 @@ class Row:
     @property
     def higher(self) -> bool:
         """Whether a higher score is the better one."""
-        return self.metric == "accuracy"
+        return higher_is_better(self.metric)
 
 
 def comparison_table(runs: list[RunRecord], against: str | None = None) -> list[Row]:
