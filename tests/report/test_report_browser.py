@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import EVIL, grouped_xi, write_run
 
 from fedamp.report import write_report
+from run_folders import EVIL, grouped_xi, write_run
 
 pytestmark = pytest.mark.slow
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import wilcoxon
-from test_report import write_run
 
 import facts
 import outcomes
@@ -17,6 +16,7 @@ import tables
 from fedamp.records.reading import read_runs
 from fedamp.report import as_text, comparison_table
 from fedamp.report.stats import wilcoxon_p
+from run_folders import write_run
 
 
 def results_of(scores, poisoned=()):
