@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_report import write_run
 
 import experiments
 import run as paper_run
@@ -17,6 +16,7 @@ from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
 from fedamp.runs import compare, material, setup
+from run_folders import write_run
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
 SCORES = [(0.5, 0.6, 0.7)]

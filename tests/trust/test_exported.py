@@ -214,8 +214,8 @@ def test_a_description_that_is_wrong_does_not_get_out(tmp_path):
     how = how_to_build(RunConfig(), module, PICTURE, 3)
     wrong = json.loads(json.dumps(how))
     del wrong["layers"][0][1]["padding_mode"]
-    for told, expected in ((how, True), (wrong, False)):
-        write_model(tmp_path / "model.safetensors", model, model.row(), told)
+    for given, expected in ((how, True), (wrong, False)):
+        write_model(tmp_path / "model.safetensors", model, model.row(), given)
         assert (layers_of(tmp_path / "model.safetensors") is not None) == expected
 
 

@@ -211,7 +211,7 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
 def test_an_export_of_a_run_that_was_broken_off_says_so(tmp_path):
     fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 2, **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
-    assert "broken off after 2 of 6 rounds" in spec["score"]["why_this_round"]
+    assert "interrupted after 2 of 6 rounds" in spec["score"]["why_this_round"]
     fedamp.run(out=tmp_path / "run", **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
     assert "broken off" not in spec["score"]["why_this_round"]

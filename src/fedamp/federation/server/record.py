@@ -30,6 +30,7 @@ from fedamp.federation.server.strategy import Played
 from fedamp.federation.wire.encoding import one_line
 from fedamp.files import read_json, write_whole
 from fedamp.records.checkpoints import load_checkpoint
+from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.metrics import finite, score_table, spread, summarise
 from fedamp.records.reading import DESCRIPTION, LINES, RESULT, read_lines
@@ -255,7 +256,7 @@ class Record:
             "rounds": self.hub.k,
             "seconds": self.seconds,
             "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
-            "facts": {**self.facts, "sizes": samples, "rows": places},
+            "facts": Facts(**self.facts, sizes=samples, rows=places).to_dict(),
             # Each silo has its own models at home, with their scores; the server has what it would send next.
             "models": {"received": {"round": self.hub.k, "scores": _last_scores(received, self.metric)}},
         }
