@@ -113,7 +113,7 @@ class Federation:
 
 
 @dataclass(frozen=True)
-class Seat:
+class SiloConfig:
     """A silo's side: silo.json and schema.json."""
 
     plan: Plan
@@ -152,12 +152,12 @@ def read_federation(folder: Path) -> Federation:
         return Federation(plan, members, rules)
 
 
-def read_seat(folder: Path) -> Seat:
+def read_silo_config(folder: Path) -> SiloConfig:
     """Return the silo's side of a federation from its bundle."""
     value = _read(folder, SILO, "a silo's bundle; the federation's operator hands it over")
     with _Damaged(folder / SILO):
         plan = Plan(value["federation"], RunConfig.of(value["description"]), read_schema(folder / SCHEMA))
-        return Seat(plan, value["name"], value["number"], value["server"])
+        return SiloConfig(plan, value["name"], value["number"], value["server"])
 
 
 def _read(folder: Path, name: str, what: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ import torch
 from fedamp import __version__, checks, models
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat, read_federation
+from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig, read_federation
 from fedamp.files import read_json
 from fedamp.runs import setup
 
@@ -206,20 +206,25 @@ def _add_members(folder: Path, plan: Plan, address: Address, names: Sequence[str
     members = []
     for name in names:
         private, public = certificates.make_key_pair(name)
-        _write_bundle(folder, Seat(plan, name, number, address.server), private, public)
+        _write_bundle(folder, SiloConfig(plan, name, number, address.server), private, public)
         _write(folder / "server/keys" / f"{name}.pub", public)
         members.append(Member(name, number, certificates.key_digest(public)))
         number += 1
     return members
 
 
-def _write_bundle(folder: Path, seat: Seat, private: bytes, public: bytes) -> None:
+def _write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: bytes) -> None:
     bundles = folder / "bundles"
-    bundle = bundles / seat.name
+    bundle = bundles / silo_config.name
     shutil.rmtree(bundle, ignore_errors=True)  # of an `add` that was broken off
     bundle.mkdir(mode=FOLDER)
-    words = {"name": seat.plan.name, "silo": seat.name, "server": seat.server, "version": __version__}
-    seat.write(bundle)
+    words = {
+        "name": silo_config.plan.name,
+        "silo": silo_config.name,
+        "server": silo_config.server,
+        "version": __version__,
+    }
+    silo_config.write(bundle)
     _write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
     _write(bundle / "key", private, SECRET)
     _write(bundle / "key.pub", public)
@@ -227,7 +232,7 @@ def _write_bundle(folder: Path, seat: Seat, private: bytes, public: bytes) -> No
     _fill("start-silo.sh", bundle / "start.sh", words, SCRIPT)
     _fill("fedamp-silo.service", bundle / "fedamp-silo.service", words)
     _fill("silo.md", bundle / "README.md", words)
-    _zip(bundle, bundles / f"{seat.name}.zip")
+    _zip(bundle, bundles / f"{silo_config.name}.zip")
 
 
 def _zip(bundle: Path, target: Path) -> None:

@@ -21,7 +21,7 @@ from fedamp import methods
 from fedamp.errors import UserError
 from fedamp.federation.flower.named_arrays import Layout
 from fedamp.federation.plan import Rules
-from fedamp.federation.server.state import Hub, Told
+from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.server.strategy import by_sender
 from fedamp.federation.wire import reply_checks
 from fedamp.federation.wire.encoding import one_line
@@ -38,7 +38,7 @@ class _Attentive(FedAvg):
         super().__init__(**habits)
         self.method, self.buffers, self.rules = method, buffers, rules
         self.layout: Layout | None = None
-        self.hub: Hub | None = None
+        self.state: ServerState | None = None
         self.sent: dict[str, Message] = {}
 
     def summary(self) -> None:
@@ -53,32 +53,32 @@ class _Attentive(FedAvg):
 
         There is no global model, so that `Result.arrays` stays empty.
         """
-        if self.hub is None or self.layout is None or not self.hub.order:
+        if self.state is None or self.layout is None or not self.state.order:
             return {}
-        return {who: self.layout.record(message["u"]) for who, message in self.hub.send().items()}
+        return {who: self.layout.record(message["u"]) for who, message in self.state.send().items()}
 
-    def _first_contact(self, arrays: ArrayRecord) -> tuple[Hub, Layout]:
-        if self.hub is None or self.layout is None:
+    def _first_contact(self, arrays: ArrayRecord) -> tuple[ServerState, Layout]:
+        if self.state is None or self.layout is None:
             self.layout = Layout.of(arrays, self.buffers)
             self.first = self.layout.row(arrays)
-            self.hub = Hub(self.method, self.rules, self.first, self.layout.variances)
-        return self.hub, self.layout
+            self.state = ServerState(self.method, self.rules, self.first, self.layout.variances)
+        return self.state, self.layout
 
     def _messages(
         self, grid: Grid, fraction: float, least: int, arrays: ArrayRecord, config: ConfigRecord, kind: str
     ) -> dict[str, Message]:
         """Return a message for each node of a sample: its own cloud model, and how strong it pulls."""
-        hub, layout = self._first_contact(arrays)
+        state, layout = self._first_contact(arrays)
         size = max(int(len(list(grid.get_node_ids())) * fraction), least)
         chosen, _ = sample_nodes(grid, self.min_available_nodes, size)
         who = {node.node_id: identity_of(node) for node in grid.get_nodes()}
         # In the grid's order, not the sample's: rows then stand the same way in every run.
         known = [(identity, node) for node, identity in who.items() if node in chosen]
-        known = [(identity, node) for identity, node in known if not hub.standing(identity).aside]
-        new = [identity for identity, _ in known if identity not in hub.order]
+        known = [(identity, node) for identity, node in known if not state.standing(identity).aside]
+        new = [identity for identity, _ in known if identity not in state.order]
         if new:
-            hub.join(new, Rows.cat([self.first] * len(new)))
-        rows = hub.send()
+            state.join(new, Rows.cat([self.first] * len(new)))
+        rows = state.send()
         messages = {}
         for identity, node in known:
             told = ConfigRecord(dict(config))
@@ -105,7 +105,7 @@ class _Attentive(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Take up the models of the nodes whose replies are as they should be; return their metrics."""
-        if self.hub is None or not self.sent:
+        if self.state is None or not self.sent:
             return None, None
         valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
         told, contents = {}, {}
@@ -115,17 +115,17 @@ class _Attentive(FedAvg):
                 contents[who] = reply.content
             except Exception as error:  # whatever a reply holds must not stop the others
                 self._struck(who, one_line(error) or type(error).__name__)
-        good, refused = self.hub.sift(told)
+        good, refused = self.state.sift(told)
         for who, reason in refused.items():
             self._struck(who, reason)
         if not good:
             log(WARNING, "aggregate_train: no usable reply in round %s; the models stay as they are", server_round)
             return None, None
-        for event in self.hub.receive(good)["events"]:
+        for event in self.state.receive(good)["events"]:
             log(WARNING, event)
         return None, self.train_metrics_aggr_fn([contents[who] for who in good], self.weighted_by_key)
 
-    def _decode(self, content: RecordDict) -> Told:
+    def _decode(self, content: RecordDict) -> Reply:
         assert self.layout is not None
         records, metrics = list(content.array_records.values()), list(content.metric_records.values())
         if len(records) != 1 or len(metrics) != 1:
@@ -133,11 +133,11 @@ class _Attentive(FedAvg):
         samples = reply_checks.check_samples(metrics[0].get(self.weighted_by_key))
         reply = {"w": self.layout.row(records[0])}
         reply_checks.check_variances(reply, self.layout.variances)
-        return Told(reply, samples, {})
+        return Reply(reply, samples, {})
 
     def _struck(self, who: str, reason: str) -> None:
-        assert self.hub is not None
-        aside = self.hub.strike(who, reason)
+        assert self.state is not None
+        aside = self.state.strike(who, reason)
         log(WARNING, "bad reply from %s: %s%s", who[:16], reason, "; it is set aside" if aside else "")
 
     def configure_evaluate(

@@ -14,7 +14,7 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, disagreement, read_federation
 from fedamp.federation.server.half_sent import bound_the_wait
 from fedamp.federation.server.record import Record
-from fedamp.federation.server.state import Hub
+from fedamp.federation.server.state import ServerState
 from fedamp.federation.server.strategy import RowStrategy
 from fedamp.federation.wire.metrics import metric_names
 from fedamp.rows import Rows
@@ -41,7 +41,7 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
 
     flat, first = first_models([0])
     batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)
-    hub = Hub(method, federation.rules, first, flat.variances, batching.num_steps)
+    state = ServerState(method, federation.rules, first, flat.variances, batching.num_steps)
     facts = {
         "names": [member.name for member in federation.members],
         "task": task.name,
@@ -54,14 +54,14 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
         "shift": None,
         "scale": None,
     }
-    record = Record(folder, federation, hub, task.metric, facts)
+    record = Record(folder, federation, state, task.metric, facts)
     if record.finished():
         record.say("all rounds are played; raise `rounds` in federation.json to go on")
         return record
     record.begin()
     rounds = plan.config.rounds
     strategy = RowStrategy(
-        hub,
+        state,
         names={member.key: member.name for member in federation.members},
         first_model=lambda who: first_models([numbers[who]])[1],
         agreement=plan.here(),
@@ -76,7 +76,7 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
         starts=record.starts,
     )
     while not record.finished():  # a round that did not count is played again
-        strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - hub.k), timeout=federation.rules.reply_timeout)
+        strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - state.k), timeout=federation.rules.reply_timeout)
     return record
 
 

@@ -25,7 +25,7 @@ from fedamp.config import Named
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation
-from fedamp.federation.server.state import Hub, Told
+from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.server.strategy import Played
 from fedamp.federation.wire.encoding import one_line
 from fedamp.files import read_json, write_whole
@@ -44,7 +44,7 @@ class Record:
 
     folder: Path
     federation: Federation
-    hub: Hub
+    state: ServerState
     metric: str
     facts: Mapping[str, Any]
     seconds: float = 0.0
@@ -73,11 +73,11 @@ class Record:
         saved = run.begin(config, schema_to_json(self.federation.plan.schema), torch.device("cpu"))
         if saved is not None:
             self._check_members(saved.how["members"])
-            self.hub.restore(saved)
+            self.state.restore(saved)
             self.seconds = saved.how["seconds"]
             m = len(self.keys)
             self.xis = [] if saved.xi is None else [_grown(xi, m) for xi in saved.xi]
-            self.say(f"going on after round {self.hub.k}")
+            self.say(f"going on after round {self.state.k}")
         before = read_json(self.folder / STATUS) or {"silos": []}
         self._take_over(before["silos"])
         told = read_json(self.folder / LIFE) or {"life": secrets.token_hex(8), "starts": 0}
@@ -113,7 +113,7 @@ class Record:
         for told in silos:
             for member in self.federation.members:
                 if member.name == told["name"] and told["strikes"]:
-                    standing = self.hub.standing(member.key)
+                    standing = self.state.standing(member.key)
                     standing.strikes, standing.reason = told["strikes"], told["reason"]
                     standing.aside = told["state"] == "set aside"
 
@@ -147,8 +147,8 @@ class Record:
         line = self._line(played)
         run.add(line, sync=True)
         xi = torch.stack(self.xis) if self.xis else None
-        run.save(self.hub.checkpoint(xi, {"seconds": self.seconds, "members": self.keys}))
-        if len(self.hub.order) == 2 and not self.warned:
+        run.save(self.state.checkpoint(xi, {"seconds": self.seconds, "members": self.keys}))
+        if len(self.state.order) == 2 and not self.warned:
             self.warned = True
             self.say("only two silos have come so far: each can compute the other's model from what it gets")
         self.say(self._words(played, line))
@@ -200,16 +200,16 @@ class Record:
         rounds = self.federation.plan.config.rounds
         words = [f"round {played.k}/{rounds}: {len(played.told)} of {len(self.keys)} silos"]
         for member in self.federation.members:
-            standing = self.hub.standings.get(member.key)
+            standing = self.state.standings.get(member.key)
             if member.key in played.told:
                 continue
-            if standing is None or member.key not in self.hub.order:
+            if standing is None or member.key not in self.state.order:
                 words.append(f"{member.name} has not come yet")
             elif standing.aside:
                 words.append(f"{member.name} is set aside")
             else:
                 words.append(f"{member.name} missing since round {standing.since}")
-        scores = line.get("test", {}).get(self.hub.method.scored) or line.get("test", {}).get("own")
+        scores = line.get("test", {}).get(self.state.method.scored) or line.get("test", {}).get("own")
         if scores is not None:
             words.append(self._score_words(scores[self.metric]))
         if "effective_clients" in line:
@@ -228,13 +228,13 @@ class Record:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def last(self, told: Mapping[str, Told]) -> None:
+    def last(self, told: Mapping[str, Reply]) -> None:
         """Write the scores of what the server would send next, and what the federation came to."""
-        run, method = RunFolder(self.folder), self.hub.method
+        run, method = RunFolder(self.folder), self.state.method
         scores = self._scores({who: one.metrics for who, one in told.items()})
         received = {on: {"received": by["received"]} for on, by in scores.items() if "received" in by}
         if received:
-            run.add({"round": self.hub.k + 1, "events": [], "seconds": 0.0, **received})
+            run.add({"round": self.state.k + 1, "events": [], "seconds": 0.0, **received})
         lines = run.lines()
         table = score_table(lines, method.scored, self.metric)
         if not len(table):
@@ -242,22 +242,22 @@ class Record:
         # Who was never scored enters no mean; before all others were, there is none.
         scored = [bool((~np.isnan(column)).any()) for column in table.T]
         summary = summarise(table, self.metric, scored)
-        assert self.hub.state is not None, "no silo has joined"
-        _, message = method.server_send(self.hub.state, self.hub.k + 1)
-        joined = method.client_models(method.client_init(self.hub.first.repeat(len(self.hub.order))), message)
-        places = [self.keys.index(who) for who in self.hub.order]
-        samples = [self.hub.standings[who].samples if who in self.hub.standings else None for who in self.keys]
+        assert self.state.method_state is not None, "no silo has joined"
+        _, message = method.server_send(self.state.method_state, self.state.k + 1)
+        joined = method.client_models(method.client_init(self.state.first.repeat(len(self.state.order))), message)
+        places = [self.keys.index(who) for who in self.state.order]
+        samples = [self.state.standings[who].samples if who in self.state.standings else None for who in self.keys]
         result = {
             "finished": True,
             "method": self.federation.plan.config.method.name,
             "scored": method.scored,
             **summary.to_dict(),
-            "rounds": self.hub.k,
+            "rounds": self.state.k,
             "seconds": self.seconds,
             "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
             "facts": {**self.facts, "sizes": samples, "rows": places},
             # Each silo has its own models at home, with their scores; the server has what it would send next.
-            "models": {"received": {"round": self.hub.k, "scores": _last_scores(received, self.metric)}},
+            "models": {"received": {"round": self.state.k, "scores": _last_scores(received, self.metric)}},
         }
         models = {"received": joined["received"]} if "received" in joined else {}
         run.finish(result, models, torch.stack(self.xis) if self.xis else None, forget=False)
@@ -277,14 +277,14 @@ class Record:
         """Write who is in, who is missing, and since when."""
         silos = []
         for member in self.federation.members:
-            standing = self.hub.standings.get(member.key)
+            standing = self.state.standings.get(member.key)
             told: dict[str, Any] = {"name": member.name, "number": member.number}
             if standing is None:
                 silos.append({**told, **NEVER})
                 continue
             if standing.aside:
                 word = "set aside"
-            elif member.key not in self.hub.order:
+            elif member.key not in self.state.order:
                 word = "not let in" if standing.reason else "here" if standing.samples else "never came"
             else:
                 word = "in" if standing.since is None else "missing"
@@ -292,7 +292,7 @@ class Record:
             silos.append({**told, "samples": standing.samples, "reason": standing.reason})
         value = {
             "state": state,
-            "round": self.hub.k,
+            "round": self.state.k,
             "rounds": self.federation.plan.config.rounds,
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S"),
             "silos": silos,

@@ -1,4 +1,4 @@
-"""One Flower strategy for all nine methods: it carries messages between the hub and the silos' apps."""
+"""One Flower strategy for all nine methods: it carries messages between the state and the silos' apps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedamp.federation.server.state import Hub, Told
+from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_checks
 from fedamp.federation.wire.encoding import RefusedError, decode, encode, one_line
 from fedamp.federation.wire.identity import identity_of
@@ -40,7 +40,7 @@ class Played:
     """A round that was played, by silos' identities."""
 
     k: int
-    told: Mapping[str, Told]
+    told: Mapping[str, Reply]
     absent: Mapping[str, str]  # who was not in it, and why
     diagnostics: Mapping[str, Any]
     order: tuple[str, ...]  # whose row is where
@@ -68,21 +68,21 @@ class RowStrategy(Strategy):
 
     def __init__(
         self,
-        hub: Hub,
+        state: ServerState,
         names: Mapping[str, str],
         first_model: Callable[[str], Rows],
         agreement: Mapping[str, Any],
         metrics: list[str],
         rounds: int,
         after: Callable[[Played], None] = lambda played: None,
-        last: Callable[[Mapping[str, Told]], None] = lambda told: None,
+        last: Callable[[Mapping[str, Reply]], None] = lambda told: None,
         say: Callable[[str], None] = lambda text: log(INFO, text),
         admitted: Callable[[], Iterable[str]] = lambda: (),
         status: Callable[[str], None] = lambda state: None,
         life: str = "",
         starts: int = 0,
     ) -> None:
-        self.hub, self.names, self.first_model = hub, names, first_model
+        self.state, self.names, self.first_model = state, names, first_model
         self.agreement, self.metrics, self.rounds = json.dumps(agreement), metrics, rounds
         self.after, self.last, self.say, self.admitted = after, last, say, admitted
         self.status, self.life = status, life
@@ -95,19 +95,19 @@ class RowStrategy(Strategy):
 
     def summary(self) -> None:
         """Log what the strategy does."""
-        log(INFO, "\t├──> Method: %s", self.hub.method)
+        log(INFO, "\t├──> Method: %s", self.state.method)
         log(INFO, "\t├──> Silos: %s", ", ".join(self.names.values()))
-        log(INFO, "\t└──> Rules: %s", self.hub.rules)
+        log(INFO, "\t└──> Rules: %s", self.state.rules)
 
     # -- who is there ----------------------------------------------------------------------------------------------
 
     def _online(self, grid: Grid) -> dict[str, int]:
         """Return the nodes of the silos that are online and welcome, by identity."""
         for identity in self.admitted():
-            self.hub.admit(identity)
+            self.state.admit(identity)
             self.say(f"{self.names[identity]} is let in again")
         nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
-        return {who: nodes[who] for who in self.names if who in nodes and not self.hub.standing(who).aside}
+        return {who: nodes[who] for who in self.names if who in nodes and not self.state.standing(who).aside}
 
     def _gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
         """Wait until enough silos are there, and return them; new ones have been asked and given a row.
@@ -117,12 +117,12 @@ class RowStrategy(Strategy):
         said, end = "", time.monotonic() + patience
         while True:
             nodes = self._online(grid)
-            new = {who: node for who, node in nodes.items() if who not in self.hub.order and who not in self.willing}
+            new = {who: node for who, node in nodes.items() if who not in self.state.order and who not in self.willing}
             self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
-            nodes = {who: node for who, node in nodes.items() if who in self.hub.order or who in self.willing}
-            if len(nodes) >= self.hub.rules.min_silos or time.monotonic() > end:
-                if late := [who for who in nodes if who not in self.hub.order]:
-                    self.hub.join(late, Rows.cat([self.first_model(who) for who in late]))
+            nodes = {who: node for who, node in nodes.items() if who in self.state.order or who in self.willing}
+            if len(nodes) >= self.state.rules.min_silos or time.monotonic() > end:
+                if late := [who for who in nodes if who not in self.state.order]:
+                    self.state.join(late, Rows.cat([self.first_model(who) for who in late]))
                 return nodes
             if (words := self._waiting(len(nodes))) != said:  # once, not at every look
                 said = words
@@ -131,8 +131,8 @@ class RowStrategy(Strategy):
             time.sleep(POLL)
 
     def _waiting(self, there: int) -> str:
-        aside = [name for who, name in self.names.items() if self.hub.standing(who).aside]
-        words = f"waiting for silos: {there} there, {self.hub.rules.min_silos} needed to go on"
+        aside = [name for who, name in self.names.items() if self.state.standing(who).aside]
+        words = f"waiting for silos: {there} there, {self.state.rules.min_silos} needed to go on"
         return words + (f"; set aside until you admit them: {', '.join(aside)}" if aside else "")
 
     def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> None:
@@ -142,7 +142,7 @@ class RowStrategy(Strategy):
         config = ConfigRecord({"agreement": self.agreement})
         questions = {who: self._message(RecordDict({"config": config}), node, "query") for who, node in nodes.items()}
         patience = max(self.asked[who].patience if who in self.asked else ASK_AGAIN for who in nodes)
-        patience = min(patience, self.hub.rules.reply_timeout)
+        patience = min(patience, self.state.rules.reply_timeout)
         replies = dict(by_sender(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
         for who in nodes:
             try:
@@ -153,7 +153,7 @@ class RowStrategy(Strategy):
             except Exception as error:  # whatever a reply holds
                 self._not_let_in(who, one_line(error))
                 continue
-            self.hub.standing(who).samples, self.hub.standing(who).reason = samples, None
+            self.state.standing(who).samples, self.state.standing(who).reason = samples, None
             self.willing.add(who)
             self.asked.pop(who, None)
             self.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
@@ -166,10 +166,10 @@ class RowStrategy(Strategy):
         before = self.asked.get(who)
         patience = ASK_AGAIN if before is None else 2 * before.patience
         self.asked[who] = Asked(reason, time.monotonic() + patience, patience)
-        self.hub.standing(who).reason = reason
+        self.state.standing(who).reason = reason
         if before is None or before.reason != reason:
             self.say(f"{self.names[who]} is not let in: {reason}")
-        self.status("waiting" if self.hub.k == 0 else "running")
+        self.status("waiting" if self.state.k == 0 else "running")
 
     # -- a round ---------------------------------------------------------------------------------------------------
 
@@ -178,13 +178,13 @@ class RowStrategy(Strategy):
     ) -> Iterable[Message]:
         """Return a message for each silo that is there: its own rows."""
         self.sent = {}
-        if self.hub.k >= self.rounds:
+        if self.state.k >= self.rounds:
             return []
         if self.failures:
             time.sleep(min(FIRST_PAUSE * 2 ** (self.failures - 1), LONGEST_PAUSE))
         nodes = self._gather(grid)
         self.clock = time.perf_counter()
-        messages = self.hub.send()
+        messages = self.state.send()
         self.sent = {who: self._rows(messages[who], who, nodes[who], MessageType.TRAIN) for who in nodes}
         self.server_seconds = time.perf_counter() - self.clock
         return list(self.sent.values())
@@ -197,24 +197,24 @@ class RowStrategy(Strategy):
             return None, None
         clock = time.perf_counter()
         told, absent = self._read(replies)
-        good, refused = self.hub.sift(told)
+        good, refused = self.state.sift(told)
         for who, reason in refused.items():
             absent[who] = self._struck(who, reason)
-        if len(good) < self.hub.rules.min_silos:
+        if len(good) < self.state.rules.min_silos:
             self._failed(len(good), absent)
             return None, None
         self.failures, self.last_failure = 0, ""
-        order = tuple(self.hub.order)
-        diagnostics = self.hub.receive(good)
+        order = tuple(self.state.order)
+        diagnostics = self.state.receive(good)
         self.server_seconds += time.perf_counter() - clock
         seconds = time.perf_counter() - self.clock
-        self.after(Played(self.hub.k, good, absent, diagnostics, order, seconds, self.server_seconds))
+        self.after(Played(self.state.k, good, absent, diagnostics, order, seconds, self.server_seconds))
         return None, MetricRecord({"silos": len(good), "seconds": seconds})
 
     def _failed(self, good: int, absent: Mapping[str, str]) -> None:
         why = "; ".join(f"{self.names[who]}: {reason}" for who, reason in absent.items())
         words = (
-            f"round {self.hub.k + 1} does not count: {good} of the {self.hub.rules.min_silos} replies that are needed "
+            f"round {self.state.k + 1} does not count: {good} of the {self.state.rules.min_silos} replies that are needed "
             f"({why}); it is played again"
         )
         self.failures += 1
@@ -223,16 +223,16 @@ class RowStrategy(Strategy):
             self.say(words)
         self.status("waiting")
 
-    def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Told], dict[str, str]]:
+    def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return what was replied, decoded; and for all others who were asked, why there is nothing."""
-        told: dict[str, Told] = {}
-        absent = dict.fromkeys(self.sent, f"no reply within {self.hub.rules.reply_timeout:g} s")
+        told: dict[str, Reply] = {}
+        absent = dict.fromkeys(self.sent, f"no reply within {self.state.rules.reply_timeout:g} s")
         for who, reply in by_sender(replies, self.sent):
             try:
                 _check_willing(reply)
             except RefusedError as error:  # it says itself that it can't: absent, and no harm meant
                 absent[who] = str(error)
-                self.hub.standing(who).reason = str(error)
+                self.state.standing(who).reason = str(error)
                 continue
             try:
                 told[who] = self._decode(reply)
@@ -241,24 +241,24 @@ class RowStrategy(Strategy):
                 absent[who] = self._struck(who, one_line(error) or type(error).__name__)
         return told, absent
 
-    def _decode(self, reply: Message) -> Told:
+    def _decode(self, reply: Message) -> Reply:
         content = reply.content
         names = sorted(content.keys())
         if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
             raise RefusedError(f"it holds {one_line(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
         samples = reply_checks.check_samples(_metrics(reply).get("num-examples"))
         metrics = reply_checks.check_metrics(_metrics(reply), self.metrics)
-        rows = decode(content.array_records["arrays"], self.hub.reply_like)
+        rows = decode(content.array_records["arrays"], self.state.reply_like)
         reply_checks.check_count_entry(rows, samples)
-        reply_checks.check_variances(rows, self.hub.variances)
-        return Told(rows, samples, metrics)
+        reply_checks.check_variances(rows, self.state.variances)
+        return Reply(rows, samples, metrics)
 
     def _struck(self, who: str, reason: str) -> str:
-        aside = self.hub.strike(who, reason)
+        aside = self.state.strike(who, reason)
         self.say(f"bad reply from {self.names[who]}: {reason}")
         log(WARNING, "bad reply from %s: %s", self.names[who], reason)
         if aside:
-            self.say(f"{self.names[who]} is set aside after {self.hub.rules.strikes} bad replies in a row")
+            self.say(f"{self.names[who]} is set aside after {self.state.rules.strikes} bad replies in a row")
         self.status("running")
         return reason
 
@@ -268,24 +268,24 @@ class RowStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return nothing until the last round is played; then what each silo would get next."""
-        if self.hub.k < self.rounds:
+        if self.state.k < self.rounds:
             return []
         # The rounds are played: who is gone now is not waited for.
         nodes = self._gather(grid, LAST_PATIENCE)
-        messages = self.hub.send()
+        messages = self.state.send()
         self.sent = {who: self._rows(messages[who], who, nodes[who], MessageType.EVALUATE) for who in nodes}
         return list(self.sent.values())
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Take the last scores."""
-        if self.hub.k < self.rounds:
+        if self.state.k < self.rounds:
             return None
         told = {}
         for who, reply in by_sender(replies, self.sent):
             try:
                 _check_willing(reply)
                 metrics = reply_checks.check_metrics(_metrics(reply), self.metrics)
-                told[who] = Told({}, reply_checks.check_samples(metrics.get("num-examples")), metrics)
+                told[who] = Reply({}, reply_checks.check_samples(metrics.get("num-examples")), metrics)
             except Exception as error:
                 self.say(f"no last score from {self.names[who]}: {error}")
         self.last(told)
@@ -296,18 +296,18 @@ class RowStrategy(Strategy):
     def _rows(self, rows: Any, who: str, node: int, kind: str) -> Message:
         self.serial += 1
         config: dict[str, Any] = {
-            "server-round": self.hub.k + 1,
+            "server-round": self.state.k + 1,
             "life": self.life,
             "serial": self.serial,
-            "accepted": self.hub.standing(who).accepted,
+            "accepted": self.state.standing(who).accepted,
             "agreement": self.agreement,
         }
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
 
     def _message(self, content: RecordDict, node: int, kind: str) -> Message:
         # Longer than anyone waits: what comes too late is known by its serial number.
-        ttl = self.hub.rules.reply_timeout + SPARE
-        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.hub.k + 1))
+        ttl = self.state.rules.reply_timeout + SPARE
+        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.state.k + 1))
 
 
 def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
-from fedamp.federation.plan import Seat, disagreement
+from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_checks
 from fedamp.records.metrics import finite
@@ -37,7 +37,7 @@ class UnwillingError(UserError):
 class Silo:
     """A silo that is ready: its data read, its model built."""
 
-    seat: Seat
+    config: SiloConfig
     setup: Setup  # of one client: this silo
     memory: Memory
     models: Path  # where the silo's models are put for its own use
@@ -120,7 +120,7 @@ class Silo:
         each one's own score. What was received in round k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
-        flat, plan = self.setup.training.model, self.seat.plan
+        flat, plan = self.setup.training.model, self.config.plan
         shape, outputs = plan.schema.input_shape, outputs_of(plan.schema)[0]
         how = export.how_to_build(plan.config, flat.module, shape, outputs)
         metric = self.setup.training.task.metric
@@ -130,22 +130,28 @@ class Silo:
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
                 "round": k - 1 if entry == "received" else k,
             }
-            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry, "score": score}
+            told = {
+                **how,
+                **export.how_to_encode(plan.schema),
+                "silo": self.config.name,
+                "entry": entry,
+                "score": score,
+            }
             export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
 
 
-def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
+def open_silo(silo_config: SiloConfig, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
     """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known."""
-    here = seat.plan.here()
-    if words := disagreement(seat.plan.agreed(), here):
+    here = silo_config.plan.here()
+    if words := disagreement(silo_config.plan.agreed(), here):
         raise UnwillingError("its installation does not fit the plan", f"the plan of the bundle does not fit: {words}")
     if theirs is not None and (words := disagreement(theirs, here)):
         told = disagreement(here, theirs)
         raise UnwillingError(f"its plan is another: {told}", f"the server has another plan: {words}")
-    config = replace(seat.plan.config, engine="loop")
+    config = replace(silo_config.plan.config, engine="loop")
     try:
         raw = read_silo(data, config.label)
-        material = silo_material(config, [raw], seat.plan.schema, [seat.number])
+        material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    return Silo(seat, assemble(config, material), Memory(folder / "memory"), folder / "models")
+    return Silo(silo_config, assemble(config, material), Memory(folder / "memory"), folder / "models")
