@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 
 from fedamp.config import Named
 from fedamp.federation.plan import Rules
-from fedamp.federation.server import strategy
+from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
 from fedamp.federation.wire.metrics import metric_names
@@ -212,7 +212,7 @@ def test_too_few_good_replies_and_the_round_is_played_again(tmp_path):
 
     plan = plan_of(data, rounds=3)
     record = Local(tmp_path, plan, data, Rules(min_silos=2), tamper=tamper).serve()
-    assert "round 2 does not count: 1 of the 2 replies that are needed" in (tmp_path / "record" / "log.txt").read_text()
+    assert "round 2 does not count: 1 of the 2 good replies needed" in (tmp_path / "record" / "log.txt").read_text()
     # Played again from the same states with the same draws: as if nothing had happened.
     assert torch.equal(record.state.method_state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
 
@@ -297,8 +297,8 @@ def test_a_silo_that_never_answers_the_first_question_costs_ever_less(tmp_path, 
 
     grid.send_and_receive = deaf
     clock = iter(range(0, 10_000, 1))
-    monkeypatch.setattr(strategy.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(strategy, "ASK_AGAIN", 2.0)
+    monkeypatch.setattr(attendance.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(attendance, "ASK_AGAIN", 2.0)
     serve(grid, local.federation, tmp_path / "record")
     assert 1 <= len(asked) <= 3
     status = json.loads((tmp_path / "record" / "status.json").read_text())

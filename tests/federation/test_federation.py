@@ -181,7 +181,7 @@ def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_pa
     cast.kill("server")
     before = cast.log()
     cast.server_up()
-    cast.wait(lambda: "going on after round" in cast.log()[len(before) :], 90, "the server to go on")
+    cast.wait(lambda: "continuing after round" in cast.log()[len(before) :], 90, "the server to go on")
 
     server = cast.running["server"]
     cast.wait(lambda: server.poll() is not None, 300, "the end of eight rounds")

@@ -57,11 +57,11 @@ def test_a_server_killed_after_the_last_round_still_sums_up(tmp_path, monkeypatc
 
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data)
-    last = Record.last
-    monkeypatch.setattr(Record, "last", lambda self, told: (_ for _ in ()).throw(Killed))
+    last = Record.last_scores
+    monkeypatch.setattr(Record, "last_scores", lambda self, replies: (_ for _ in ()).throw(Killed))
     with pytest.raises(Killed):
         local.serve()
-    monkeypatch.setattr(Record, "last", last)
+    monkeypatch.setattr(Record, "last_scores", last)
     assert not local.serve().state.k > 2
     assert read_run(tmp_path / "record").finished
 
@@ -109,7 +109,7 @@ def test_a_silo_that_comes_late_gets_a_row_and_one_that_leaves_keeps_it(tmp_path
     lines = read_lines(tmp_path / "record" / "rounds.jsonl")
     assert [line["present"] for line in lines[1:6]] == [[i in there[k] for i in range(3)] for k in range(1, 6)]
     log = (tmp_path / "record" / "log.txt").read_text()
-    assert "silo-2 has not come yet" in log
+    assert "silo-2 has not joined yet" in log
     assert "silo-1 missing since round 4" in log
     assert lines[2]["self_weight"][2] is None
     assert lines[3]["self_weight"][2] is not None
@@ -317,7 +317,7 @@ def test_members_that_were_moved_or_taken_out_are_refused(tmp_path):
     local.serve(rounds=2)
     a, b, c = local.federation.members
     for members in ((b, a, c), (a, b)):
-        with pytest.raises(ValueError, match="put them back in their order"):
+        with pytest.raises(ValueError, match="restore their order"):
             serve(local.grid(), replace(local.federation, members=members), tmp_path / "record")
 
 
@@ -388,13 +388,13 @@ def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
 
 def test_the_last_scores_are_not_waited_for_without_end(tmp_path, monkeypatch):
     """All silos leave right after the last round: what was played is summed up all the same."""
-    from fedamp.federation.server import strategy
+    from fedamp.federation.server import attendance, strategy
 
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
     local.online = lambda: [] if _done(tmp_path) == 2 else [0, 1, 2]
     monkeypatch.setattr(strategy, "LAST_PATIENCE", 0.2)
-    monkeypatch.setattr(strategy, "POLL", 0.05)
+    monkeypatch.setattr(attendance, "POLL", 0.05)
     local.serve()
     run = read_run(tmp_path / "record")
     assert run.finished

@@ -156,7 +156,8 @@ def _server(silo_config: SiloConfig, authority: Path) -> str:
     except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UserError(
-            f"{silo_config.server} can't be reached ({why}); is the server up, and the port open? (--offline leaves this out)"
+            f"{silo_config.server} can't be reached ({why}); is the server up, and its port open? "
+            "(--offline skips this check)"
         ) from None
     finally:
         connection.close()
