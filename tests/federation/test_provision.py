@@ -32,7 +32,7 @@ from fedamp.data.silos.read import RawSilo, read_silo  # noqa: E402
 from fedamp.data.silos.schema import make_schema  # noqa: E402
 from fedamp.federation import certificates, provision  # noqa: E402
 from fedamp.federation.plan import Plan, Rules, read_federation, read_silo_config  # noqa: E402
-from fedamp.federation.processes import programs  # noqa: E402
+from fedamp.federation.processes import ports  # noqa: E402
 from fedamp.federation.silo import checkup, guard  # noqa: E402
 
 # Words that occur nowhere else, so that a search through all bytes tells something.
@@ -386,7 +386,7 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
 
 
 def test_a_server_that_is_away_or_another_is_told(tmp_path):
-    port = programs.free_port()
+    port = ports.free_port()
     for name in ("fed", "other"):
         provision.init(tmp_path / name, NAMES, make_plan(name), Rules(), ["localhost"], port, None)
     bundle = tmp_path / "fed/bundles" / NAMES[0]
@@ -440,7 +440,7 @@ def test_admit_is_for_members(fedamp_command, federation):
     assert (federation / "admit" / NAMES[1]).exists()
     code, _, err = fedamp_command("federation", "admit", federation, "stranger")
     assert code == 2
-    assert "there is no silo 'stranger'" in err
+    assert "has no silo 'stranger'" in err
 
 
 def test_status_shows_who_is_in(fedamp_command, federation):
@@ -458,7 +458,7 @@ def test_status_shows_who_is_in(fedamp_command, federation):
 
 
 def test_digits_of_three_silos(tmp_path):
-    from fedamp.federation.trial import write_digits
+    from fedamp.federation.demo import write_digits
 
     read = [read_silo(path) for path in write_digits(tmp_path / "digits")]
     assert [silo.name for silo in read] == ["hospital-a", "hospital-b", "hospital-c"]

@@ -18,7 +18,7 @@ from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.errors import UserError
 from fedamp.federation.plan import SCHEMA, SILO, SiloConfig, disagreement, read_silo_config
-from fedamp.federation.processes import programs
+from fedamp.federation.processes import launch
 from fedamp.federation.silo import guard
 
 FILES = (SILO, SCHEMA, "ca.crt", "key")
@@ -44,7 +44,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     silo_config = read_silo_config(bundle)
     yield _try("key", lambda: _key(bundle / "key"))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
-    yield _try("Flower", lambda: programs.program("flower-supernode") and "")
+    yield _try("Flower", lambda: launch.flower_program("flower-supernode") and "")
     yield _try("guard", lambda: _guard(bundle))
     yield _try("version", lambda: _version(silo_config, bundle))
     readable = _try("data", lambda: _data(silo_config, data))
