@@ -17,7 +17,8 @@ from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema, merge_schemas
 from fedamp.federation import provision
 from fedamp.federation.demo import NAMES, write_digits
-from fedamp.federation.plan import Plan, Rules, read_federation
+from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.records.checkpoints import load_checkpoint

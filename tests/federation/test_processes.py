@@ -20,7 +20,8 @@ from test_provision import NAMES, make_plan, silo_data
 pytest.importorskip("flwr")
 
 from fedamp.federation import certificates, provision
-from fedamp.federation.plan import Rules, read_federation
+from fedamp.federation.plan import Rules
+from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server import commands, flower_server

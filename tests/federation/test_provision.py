@@ -31,7 +31,8 @@ from fedamp.config import RunConfig  # noqa: E402
 from fedamp.data.silos.read import RawSilo, read_silo  # noqa: E402
 from fedamp.data.silos.schema import make_schema  # noqa: E402
 from fedamp.federation import certificates, provision  # noqa: E402
-from fedamp.federation.plan import Plan, Rules, read_federation, read_silo_config  # noqa: E402
+from fedamp.federation.plan import Plan, Rules  # noqa: E402
+from fedamp.federation.plan_files import read_federation, read_silo_config  # noqa: E402
 from fedamp.federation.processes import ports  # noqa: E402
 from fedamp.federation.silo import checkup, guard  # noqa: E402
 

@@ -480,10 +480,11 @@ def test_honest_silos_of_any_size_take_part(tmp_path, deploy):
 
 
 def test_a_plan_from_before_still_reads(tmp_path, deploy):
-    from fedamp.federation.plan import read_federation
+    from fedamp.federation.plan_files import read_federation, write_federation
 
     data = deploy.write_silos(tmp_path / "data")
-    deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0)).federation.write(tmp_path)
+    local = deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0))
+    write_federation(tmp_path, local.federation)
     told = json.loads((tmp_path / "federation.json").read_text())
     del told["rules"]["move_factor"], told["description"]["replies"]
     (tmp_path / "federation.json").write_text(json.dumps(told))

@@ -31,7 +31,8 @@ import torch
 from fedamp import __version__, checks, models
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig, read_federation
+from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan_files import read_federation, write_federation, write_silo_config
 from fedamp.files import read_json
 from fedamp.runs import setup
 
@@ -129,7 +130,7 @@ def init(
         _check_code(plan, code, made / "server/code")
         _write_server(made, folder, plan, address)
         members = _add_members(made, plan, address, silos, 0)
-        Federation(plan, tuple(members), rules).write(made)
+        write_federation(made, Federation(plan, tuple(members), rules))
         made.replace(folder)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -148,7 +149,7 @@ def add(folder: Path, names: list[str]) -> list[str]:
     (folder / "bundles").mkdir(mode=FOLDER, exist_ok=True)
     members = _add_members(folder, federation.plan, read_address(folder), names, number)
     # Last of all: until it is written the new silos are not there, and the same command can be given again.
-    Federation(federation.plan, (*federation.members, *members), federation.rules).write(folder)
+    write_federation(folder, replace(federation, members=(*federation.members, *members)))
     return []
 
 
@@ -224,7 +225,7 @@ def _write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public:
         "server": silo_config.server,
         "version": __version__,
     }
-    silo_config.write(bundle)
+    write_silo_config(bundle, silo_config)
     _write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
     _write(bundle / "key", private, SECRET)
     _write(bundle / "key.pub", public)

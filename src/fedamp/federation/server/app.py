@@ -11,7 +11,8 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Plan, disagreement, read_federation
+from fedamp.federation.plan import Federation, Plan, disagreement
+from fedamp.federation.plan_files import read_federation
 from fedamp.federation.server.attendance import Attendance
 from fedamp.federation.server.half_sent import bound_the_wait
 from fedamp.federation.server.outbox import Outbox

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.errors import UserError
-from fedamp.federation.plan import read_federation
+from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server.flower_server import HERE as HERE

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedamp import checks
 from fedamp.errors import UserError
-from fedamp.federation.plan import read_federation
+from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.provision import read_address

@@ -20,7 +20,8 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedamp.federation.plan import SiloConfig, read_silo_config
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
 

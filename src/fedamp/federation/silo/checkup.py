@@ -17,7 +17,8 @@ from fedamp.data.silos.doubts import schema_doubts
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.errors import UserError
-from fedamp.federation.plan import SCHEMA, SILO, SiloConfig, disagreement, read_silo_config
+from fedamp.federation.plan import SiloConfig, disagreement
+from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.processes import launch
 from fedamp.federation.silo import guard
 
