@@ -230,6 +230,6 @@ def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
     monkeypatch.setattr(strategy.time, "sleep", waits)
     silos = write_silos(tmp_path / "data")
     plan = plan_of(silos, {"name": "fedamp", "alpha": 1e-6}, rounds=3, optimizer="sgd", lr=0.01)
-    state = Local(tmp_path, plan, silos).serve().hub.state
+    state = Local(tmp_path, plan, silos).serve().state.method_state
     assert torch.equal(state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
     assert state.rows["w"].params.isfinite().all()

@@ -157,9 +157,9 @@ def test_so_is_a_run_beside_its_bar(monkeypatch, name):
 
 
 def test_so_is_a_silo_of_a_federation(fedamp_command, monkeypatch):
-    operate = pytest.importorskip("fedamp.federation.server.operate")
+    commands = pytest.importorskip("fedamp.federation.server.commands")
     silo = {"name": "clinic[a]", "state": "set aside", "reason": "reply [3] is odd[/]"}
-    monkeypatch.setattr(operate, "status", lambda folder: (None, {"silos": [silo]}))
+    monkeypatch.setattr(commands, "status", lambda folder: (None, {"silos": [silo]}))
     monkeypatch.setattr(terminal.out, "width", 200)
     out = fedamp_command("federation", "status", "here")[1]
     assert "clinic[a]" in out

@@ -20,7 +20,8 @@ from fedamp.data.silos.schema import Schema, make_schema, merge_schemas
 from fedamp.errors import UserError
 from fedamp.federation import provision
 from fedamp.federation.plan import Plan, Rules
-from fedamp.federation.processes import programs
+from fedamp.federation.processes import launch, logs, ports
+from fedamp.federation.processes.waiting import wait_until
 from fedamp.files import read_json
 from fedamp.records.reading import read_lines
 
@@ -31,12 +32,12 @@ Say = Callable[[str], None]
 
 def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, show: Callable[[Table], None]) -> None:
     """Make a federation, run it to its end, and show what came of it; nothing that was started stays."""
-    with _place(folder, keep) as place, programs.ending_in_order():
+    with _place(folder, keep) as place, launch.ending_in_order():
         data = write_digits(place / "data")
         schema = merge_schemas([make_schema([read_silo(path)]) for path in data])
         federation = place / "federation"
         plan = Plan("try", _description(method, rounds, schema), schema)
-        provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], programs.free_port(), None)
+        provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], ports.free_port(), None)
         say(f"a federation of {len(NAMES)} silos is in {federation}; each silo's digits are in {place / 'data'}")
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
@@ -84,18 +85,18 @@ def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
 def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> None:
     """Start the server and the silos as their operators would, and wait for the server to end."""
     fedamp = [sys.executable, "-m", "fedamp"]
-    env = programs.environment(federation / "server/run/flwr", federation / "server/code", OMP_NUM_THREADS="1")
+    env = launch.environment(federation / "server/run/flwr", federation / "server/code", OMP_NUM_THREADS="1")
     log = federation / "up.log"
-    follower = programs.Follower(federation / "record" / "log.txt")
+    follower = logs.Follower(federation / "record" / "log.txt")
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(programs.kept([*fedamp, "federation", "up", str(federation)], env, log, 30.0))
+        server = stack.enter_context(launch.running([*fedamp, "federation", "up", str(federation)], env, log, 30.0))
         for name, path in zip(NAMES, data, strict=True):
             bundle = federation / "bundles" / name
             command = [*fedamp, "silo", "up", str(bundle), "--data", str(path)]
-            stack.enter_context(programs.kept(command, env, bundle / "up.log", 30.0))
+            stack.enter_context(launch.running(command, env, bundle / "up.log", 30.0))
         end = time.monotonic() + seconds
         while server.poll() is None and time.monotonic() < end:
-            programs.wait_until(lambda: server.poll() is not None, 0.5)
+            wait_until(lambda: server.poll() is not None, 0.5)
             for line in follower.lines():
                 say(line)
         for line in follower.lines():
@@ -103,7 +104,7 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
         code = server.poll()
     if code != 0:
         what = f"took more than {seconds:.0f} s" if code is None else f"ended with {code}"
-        raise UserError(f"the server {what}; the end of its log: {programs.tail(log, 8)}")
+        raise UserError(f"the server {what}; the end of its log: {logs.tail(log, 8)}")
 
 
 def _scores(record: Path) -> Table:
