@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 of the paper, measured: `python paper/theorems.py` writes results/theorems.json (a minute on a CPU).
+"""Theorems 1 and 2 of the paper, measured: `python -m paper.theorems` writes results/theorems.json (a minute on a CPU).
 
 Clients solve Eq. 6 exactly, as the theorems assume. Eq. 5 as printed steps by alpha/2 along A's gradient, so that what
 Eq. 5 and Eq. 6 minimise is H = F + (lambda/2) A, and H stands where the theorems write G.
@@ -13,19 +13,18 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from exact import ExactLocal
 from fedamp.methods import FedAMP
 from fedamp.methods.attention import make_attention
 from fedamp.rows import Rows
 from fedamp.runs.round import play_round
+from paper import results
+from paper.exact import ExactLocal
 
-RESULTS = Path(__file__).parent.parent / "results"
 M, D, LAM = 6, 4, 1.0
 LENGTHS = (4, 9, 16, 36, 64, 144, 256, 576, 1024, 2304)
 """Numbers of rounds K; alpha = lambda / sqrt(K) in all of them."""
@@ -170,11 +169,12 @@ def measure(problem: Problem) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure both theorems, and write what was seen."""
-    RESULTS.mkdir(exist_ok=True)
+    """Measure both theorems, write what was seen, and print it."""
+    path = results.theorems_path()
+    path.parent.mkdir(exist_ok=True)
     measured = {problem.name: measure(problem) for problem in problems()}
-    told = {"command": "python paper/theorems.py", "torch": torch.__version__, **measured}
-    (RESULTS / "theorems.json").write_text(json.dumps(_short(told), indent=1) + "\n")
+    written = {"command": "python -m paper.theorems", "torch": torch.__version__, **measured}
+    path.write_text(json.dumps(_short(written), indent=1) + "\n")
     for name, curves in measured.items():
         for line in curves["lines"]:
             print(name, {key: f"{value:.3g}" for key, value in line.items()})

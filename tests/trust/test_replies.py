@@ -333,7 +333,7 @@ def test_the_flag_of_run_and_compare(fedamp_command):
 
 
 def test_the_robustness_table_is_measured_without_the_check():
-    import experiments
+    from paper import experiments
 
     assert experiments.TROUBLES["poisoned"]["replies"] == "any"
 
