@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -48,9 +49,14 @@ def _test_scores(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequen
         "best_round": summary.best_round,
         "last": round(summary.last, 3),
         "per_client": [round(value, 1) for value in summary.per_client],
-        "curve": [round(float(mean), 2) for mean in 100 * table[:, counted].mean(1)],
+        "curve": [round(mean, 2) for mean in mean_accuracies(table, counted)],
     }
     return {entry: scores}
+
+
+def mean_accuracies(table: NDArray[np.float64], counted: Sequence[bool]) -> list[float]:
+    """Return the mean accuracy after each round, in percent, over the clients that are counted."""
+    return [100 * float(row[list(counted)].mean()) for row in table]
 
 
 def _validation_scores(lines: Sequence[Mapping[str, Any]], counted: Sequence[bool]) -> dict[str, float]:

@@ -128,44 +128,47 @@ def problems() -> tuple[Problem, Problem]:
 def measure(problem: Problem) -> dict[str, Any]:
     """Return the curves of one theorem, with its bound at each K."""
     best = problem.lowest()
-    lowest = float(problem.h(best))
-    lines = []
-    for rounds in LENGTHS:
-        trajectory = problem.play(rounds, lambda k, rounds=rounds: LAM / math.sqrt(rounds))
-        norms = [float(problem.gradient(w, problem.loss).norm()) for w in trajectory]
-        pulls = [LAM * float(problem.gradient(w, problem.pull).norm()) for w in trajectory]
-        b = max(norms + pulls)
-        start = float(problem.h(problem.w0)) - lowest
-        lines.append(
-            {
-                "K": rounds,
-                "gap": min(float(problem.h(w)) for w in trajectory) - lowest,
-                "gap_bound": (float(((problem.w0 - best) ** 2).sum()) + 5 * b**2) / math.sqrt(rounds),
-                "gradient": min(float(problem.gradient(w, problem.h).norm() ** 2) for w in trajectory),
-                "gradient_bound": 18 * (start + 20 * problem.lipschitz * b**2) / math.sqrt(rounds),
-                "B": b,
-            }
-        )
-    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k**0.6))
-    kept = sorted({round(1.3**i) for i in range(60)} & set(range(1, DIMINISHING + 1)) | {DIMINISHING})
-    diminishing = [
-        {
-            "k": k,
-            "gap": float(problem.h(trajectory[k])) - lowest,
-            "gradient": float(problem.gradient(trajectory[k], problem.h).norm() ** 2),
-        }
-        for k in kept
-    ]
     return {
         "attention": problem.attention,
         "sigma": problem.sigma,
         "clients": M,
         "dimensions": D,
         "lambda": LAM,
-        "lowest": lowest,
-        "lines": lines,
-        "diminishing": diminishing,
+        "lowest": float(problem.h(best)),
+        "lines": [_beside_bounds(problem, best, rounds) for rounds in LENGTHS],
+        "diminishing": _diminishing(problem, best),
     }
+
+
+def _beside_bounds(problem: Problem, best: Tensor, rounds: int) -> dict[str, float]:
+    """Return what K rounds with alpha = lambda / sqrt(K) reach, beside the bounds of both theorems."""
+    trajectory = problem.play(rounds, lambda k: LAM / math.sqrt(rounds))
+    norms = [float(problem.gradient(w, problem.loss).norm()) for w in trajectory]
+    pulls = [LAM * float(problem.gradient(w, problem.pull).norm()) for w in trajectory]
+    b, lowest = max(norms + pulls), float(problem.h(best))
+    start = float(problem.h(problem.w0)) - lowest
+    return {
+        "K": rounds,
+        "gap": min(float(problem.h(w)) for w in trajectory) - lowest,
+        "gap_bound": (float(((problem.w0 - best) ** 2).sum()) + 5 * b**2) / math.sqrt(rounds),
+        "gradient": min(float(problem.gradient(w, problem.h).norm() ** 2) for w in trajectory),
+        "gradient_bound": 18 * (start + 20 * problem.lipschitz * b**2) / math.sqrt(rounds),
+        "B": b,
+    }
+
+
+def _diminishing(problem: Problem, best: Tensor) -> list[dict[str, float]]:
+    """Return gap and squared gradient at some rounds of a run with diminishing steps."""
+    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k**0.6))
+    kept = sorted({round(1.3**i) for i in range(60)} & set(range(1, DIMINISHING + 1)) | {DIMINISHING})
+    return [
+        {
+            "k": k,
+            "gap": float(problem.h(trajectory[k])) - float(problem.h(best)),
+            "gradient": float(problem.gradient(trajectory[k], problem.h).norm() ** 2),
+        }
+        for k in kept
+    ]
 
 
 def main() -> None:

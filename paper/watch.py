@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedamp.config import RunConfig
-from fedamp.records.metrics import counted_clients, score_table, summarise
+from fedamp.records.metrics import counted_clients, score_table
+from paper.distil import mean_accuracies
 from paper.experiments import WATCHED
 
 LONG = 600
@@ -52,5 +53,5 @@ class Watch:
 
 def no_better(lines: Sequence[Mapping[str, Any]], entry: str, patience: int, counted: Sequence[bool]) -> bool:
     """Return whether the last rounds brought no better mean than the rounds before them."""
-    table = score_table(lines, entry)
-    return len(table) > patience and summarise(table, counted=counted).best_round <= len(table) - patience
+    means = mean_accuracies(score_table(lines, entry), counted)
+    return len(means) > patience and max(means[:-patience]) >= max(means[-patience:])
