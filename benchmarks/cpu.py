@@ -8,7 +8,6 @@ other way would have gained.
 """
 
 import statistics
-from dataclasses import replace
 
 import torch
 from plain_loop import PlainLoop
@@ -20,9 +19,11 @@ from fedamp.methods.base import proximal
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine, keep_freed_memory, use_threads
-from fedamp.training.local import Training
+from fedamp.training.choice import choose_engine
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.process import keep_freed_memory, use_threads
+from fedamp.training.trainer import Trainer
 
 # model, shape of a sample, clients, batch, steps
 CASES = [
@@ -54,16 +55,16 @@ def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) 
     flat = FlatModel(module)
     first = flat.row().repeat(n)
     w = Rows(first.params.clone(), first.buffers.clone())
-    training = Training(flat, Optimizer("adam", LR), Batching(batch, steps=steps))
-    choice = choose_engine("auto", training, clients, w)
+    trainer = Trainer(flat, TrainingConfig(Optimizer("adam", LR), Batching(batch, steps=steps)))
+    choice = choose_engine("auto", trainer, clients, w)
     strength = torch.full((n, 1), STRENGTH)
 
     def ours(engine: str) -> None:
-        local = replace(training, engine=engine).local(clients, 1)
+        local = trainer.changed(engine=engine).local(clients, 1)
         local.run(w, proximal, anchor=w.params, strength=strength)
 
     plain = PlainLoop(module, clients, LR)
-    batches = [training.local(clients, 1).batches(i) for i in range(n)]
+    batches = [trainer.local(clients, 1).batches(i) for i in range(n)]
     start = [list(flat.unflatten(row, first.buffers[0])[0].values()) for row in w.params]
     ways = {"plain": lambda: plain.run(start, batches, STRENGTH), "loop": lambda: ours("loop")}
     with use_threads(choice.threads):

@@ -25,8 +25,8 @@ from fedamp.records.reading import DESCRIPTION, read_run
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
 from fedamp.runs.setup import Material, Setup, assemble, load_material
-from fedamp.training.local import Training
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.trainer import Trainer
 from paper import results
 from paper.distil import ENTRIES, distil, surroundings
 from paper.experiments import NAMES, Cell
@@ -48,7 +48,7 @@ class Runner:
     runs: Path | None = None
     how: Mapping[str, Any] = field(default_factory=dict)  # changes to the configuration of every run
     deadline: float = float("inf")
-    passes: dict[Any, Training] = field(default_factory=dict)
+    passes: dict[Any, Trainer] = field(default_factory=dict)
 
     def play(self, cell: Cell) -> dict[str, Any]:
         """Run one cell to its end, write its result and return it."""
@@ -92,12 +92,12 @@ class Runner:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
         setup = assemble(config, material)
         training = setup.training
-        if training.engine == "stacked":
-            training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
-        kind = (config.model, repr(training.model.module), training.precision, config.compile)
+        if training.config.engine == "stacked":
+            training = training.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
+        kind = (config.model, repr(training.model.module), training.config.precision, config.compile)
         earlier = self.passes.setdefault(repr(kind), training)
         if earlier is not training:
-            training = training.after(earlier)
+            training = training.reusing(earlier)
         return replace(setup, training=training)
 
 

@@ -15,8 +15,9 @@ from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows, State
 from fedamp.runs.round import Round, play_round
 from fedamp.training.batches import Batching
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.trainer import Trainer
 
 ALL = sorted(METHODS)
 
@@ -48,7 +49,7 @@ class Setup:
 
     method: Method
     clients: Clients
-    training: Training
+    training: Trainer
     server: State
     state: State
     k: int = 0
@@ -75,7 +76,7 @@ class Setup:
         if own_init:
             w = Rows(w.params + 0.5 * torch.randn_like(w.params), w.buffers)
         optimizer = optimizer or Optimizer(method.optimizer, 0.05)
-        training = Training(model, optimizer, batching or Batching(4, epochs=1), seed)
+        training = Trainer(model, TrainingConfig(optimizer, batching or Batching(4, epochs=1), seed))
         return cls(method, clients, training, method.server_init(w), method.client_init(w))
 
     def play(self, rounds: int = 1, present: Tensor | None = None) -> Setup:

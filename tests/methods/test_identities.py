@@ -170,7 +170,7 @@ def test_scaffolds_control_of_a_client_is_its_mean_gradient():
             w = w.clone().requires_grad_()
             output, _ = a.training.model(w, torch.empty(0), x, training=True)
             gradients.append(torch.autograd.grad(torch.nn.functional.cross_entropy(output, y), w)[0])
-            w = w.detach() - a.training.optimizer.lr * gradients[-1]
+            w = w.detach() - a.training.config.optimizer.lr * gradients[-1]
         mean = torch.stack(gradients).mean(0)
         torch.testing.assert_close(a.state.rows["c_i"].params[i], mean, rtol=1e-11, atol=1e-11)
 

@@ -370,7 +370,7 @@ def test_the_copies_of_names_are_true():
 def test_the_command_describes_the_same_run(values, monkeypatch):
     told = RunConfig.of(values).to_dict()
     found = []
-    monkeypatch.setattr(main, "run_one", lambda config, *rest: found.append(config.to_dict()))
+    monkeypatch.setattr("fedamp.cli.run.run_one", lambda config, *rest: found.append(config.to_dict()))
     command = shlex.split(run_command(told))
     main.app(command[1:], standalone_mode=False)
     assert found == [told]

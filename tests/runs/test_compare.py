@@ -104,7 +104,7 @@ def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goe
     monkeypatch.setattr(compare, "play", stopping)
     code, _, err = fedamp_command(*arguments, "--out", "broken")
     assert code == 130
-    assert "the same command goes on in broken" in err
+    assert "the same command continues in broken" in err
     monkeypatch.setattr(compare, "play", real)
     assert fedamp_command(*goes_on(arguments))[0] == 0
     for a, b in zip(read_runs(Path("whole")), read_runs(Path("broken")), strict=True):

@@ -12,9 +12,13 @@ from fedamp.models.flat import FlatModel
 from fedamp.training import choice
 from fedamp.training.batches import Batching
 from fedamp.training.choice import choose_engine
-from fedamp.training.local import LocalLoop, LocalStack, Training
+from fedamp.training.config import TrainingConfig
+from fedamp.training.loop import LocalLoop
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.process import use_threads
+from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.stacked.local import LocalStack
+from fedamp.training.trainer import Trainer
 from helpers import ALL, Setup, data, mlp
 
 SIZES = (5, 9, 13, 4, 20, 9)
@@ -81,7 +85,7 @@ KINDS = {
 }
 
 
-def both_ways(name, kind, dtype=torch.float64, chunk=1 << 30, batching=None, optimizer=None):
+def both_ways(name, kind, dtype=torch.float64, chunk=ALL_AT_ONCE, batching=None, optimizer=None):
     make, clients = KINDS[kind]
     torch.manual_seed(0)
     module, given = make().to(dtype), clients()
@@ -93,7 +97,7 @@ def both_ways(name, kind, dtype=torch.float64, chunk=1 << 30, batching=None, opt
     optimizer = optimizer or Optimizer("sgd" if kind == "transformer" else METHODS[name].optimizer, 0.01)
     loop = Setup.of(name, **settings, optimizer=optimizer)
     stacked = Setup.of(name, **settings, optimizer=optimizer)
-    stacked.training = replace(stacked.training, engine="stacked", chunks=Chunks(chunk))
+    stacked.training = stacked.training.changed(engine="stacked", chunk=chunk)
     assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
     assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
     return loop, stacked
@@ -179,8 +183,8 @@ class Draws(nn.Module):
 def chosen(module: nn.Module, requested: str, clients: Clients | None = None):
     clients = clients or data((6, 7))
     model = FlatModel(module)
-    training = Training(model, Optimizer(), Batching(4, epochs=1))
-    return choose_engine(requested, training, clients, model.row().repeat(len(clients)))
+    trainer = Trainer(model, TrainingConfig(Optimizer(), Batching(4, epochs=1)))
+    return choose_engine(requested, trainer, clients, model.row().repeat(len(clients)))
 
 
 @pytest.mark.parametrize("module", [CallsItem(), Draws()])
@@ -197,8 +201,8 @@ def test_known_layers_in_an_unknown_place_are_left_to_vmap():
     model = FlatModel(module)
     assert model.side_by_side
     clients = Clients.of([(torch.randn(6, 2, 4, dtype=torch.float64), torch.randint(3, (6,))) for _ in range(3)])
-    training = Training(model, Optimizer(), Batching(4, epochs=1))
-    choice = choose_engine("auto", training, clients, model.row().repeat(3))
+    trainer = Trainer(model, TrainingConfig(Optimizer(), Batching(4, epochs=1)))
+    choice = choose_engine("auto", trainer, clients, model.row().repeat(3))
     assert (choice.engine, choice.warning) == ("stacked", None)
     assert not model.side_by_side
 
@@ -219,11 +223,11 @@ def test_the_rule_of_auto(monkeypatch):
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):
-    with choice.use_threads(2):
+    with use_threads(2):
         assert chosen(mlp(), "auto").threads == 1
         monkeypatch.setattr(choice, "SMALL", 10)
         assert chosen(mlp(), "auto").threads == 2
-        with choice.use_threads(1):
+        with use_threads(1):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
 

@@ -1,7 +1,5 @@
 """Clients in parts: what does not fit is halved, nothing is lost, and the run tells of it."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows, State
 from fedamp.training import choice
 from fedamp.training.batches import Batching
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.stacked.chunks import ALL_AT_ONCE, Chunks
 from helpers import Setup, data, mlp
 
 
@@ -61,7 +59,7 @@ def test_training_survives_and_gives_the_same_numbers(name, monkeypatch):
     loop = Setup.of(name, **settings).play(3)
     small_memory(monkeypatch, 2)
     stacked = Setup.of(name, **settings)
-    stacked.training = replace(stacked.training, engine="stacked", chunks=Chunks())
+    stacked.training = stacked.training.changed(engine="stacked", chunk=ALL_AT_ONCE)
     stacked.play(3)
     assert stacked.training.chunks.size == 1
     assert len(stacked.training.take_events()) == 2
@@ -113,10 +111,10 @@ def test_one_row_that_all_clients_share_is_picked_without_a_copy():
 @pytest.mark.parametrize("size", [1, 2, 10])
 def test_training_does_not_write_to_what_it_is_given(size):
     a = Setup.of("fedavg", sizes=(6, 7, 8))
-    training = replace(a.training, engine="stacked", chunks=Chunks(size))
+    trainer = a.training.changed(engine="stacked", chunk=size)
     first = a.training.model.row()
     before = first.params.clone()
-    ended = training.local(a.clients, 1).run(first.repeat(3), descent)
+    ended = trainer.local(a.clients, 1).run(first.repeat(3), descent)
     assert torch.equal(first.params, before)
     assert not torch.equal(ended.params[0], ended.params[1])
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from fedamp.records.metrics import score_table, summarise, worse_off
 from fedamp.training.evaluate import evaluate
-from fedamp.training.stacked.chunks import Chunks
 from helpers import Setup, mlp
 
 
@@ -17,7 +16,7 @@ from helpers import Setup, mlp
 def test_scores_by_hand(engine, tests):
     a = Setup.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
     clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, tests, strict=True)))
-    training, rows = replace(a.training, engine=engine, chunks=Chunks(2)), a.rounds[-1].models["own"]
+    training, rows = a.training.changed(engine=engine, chunk=2), a.rounds[-1].models["own"]
     scores = evaluate(training, clients, rows)
     module = mlp(norm=True, dropout=0.3).eval()
     for i in range(3):

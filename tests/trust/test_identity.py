@@ -78,7 +78,7 @@ def test_touching_a_file_does_not_make_other_data(fedamp_command):
     os.utime("silos/a.csv", (1, 1))
     code, out, _ = fedamp_command(*COMMAND, "--out", "r1")
     assert code == 0
-    assert "there already" in out
+    assert "already finished" in out
 
 
 def test_a_broken_off_run_does_not_go_on_with_other_data(fedamp_command, monkeypatch):

@@ -493,12 +493,12 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
 
 
 def test_replies_are_not_for_a_federations_description(tmp_path):
-    from fedamp.cli.federation import DESCRIBED, describe
+    from fedamp.federation.configure import configured_for
 
-    config = tmp_path / "a.toml"
-    config.write_text('replies = "any"\n')
+    file = tmp_path / "a.toml"
+    file.write_text('replies = "any"\n')
     with pytest.raises(ValueError, match="sets replies, which is for simulations"):
-        describe("a", 3, "classification", dict.fromkeys(DESCRIBED), config, [])
+        configured_for("a", 3, "classification", file, {}, [])
 
 
 def test_a_claim_of_many_samples_costs_the_server_nothing():

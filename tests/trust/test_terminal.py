@@ -107,7 +107,7 @@ def test_a_folder_with_brackets_is_shown_as_it_is(fedamp_command):
     quick = ["--clients", "5", "--rounds", "1", "--epochs", "1"]
     for given, shown in [
         (["run", *quick, "--out", "runs[x]"], "record: runs[x]\n"),
-        (["run", *quick, "--out", "runs[x]"], "This very run is there already: runs[x]\n"),
+        (["run", *quick, "--out", "runs[x]"], "This run is already finished: runs[x]\n"),
         (["compare", *quick, "--methods", "fedamp", "--out", "all[/]:bug:"], "page: fedamp report all[/]:bug:\n"),
         (["resume", "runs[x]"], "record: runs[x]\n"),
         (["report", "runs[x]"], "runs[x]/report.html\n"),
@@ -134,7 +134,7 @@ def test_so_are_columns_words_and_silos_in_notes(fedamp_command):
 
 
 def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
-    monkeypatch.setattr("fedamp.runs.needs.told", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
+    monkeypatch.setattr("fedamp.runs.needs.in_words", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
     out = fedamp_command("run", "--clients", "5", "--dry-run")[1]
     assert out == "memory [GiB] 1\nwarning: more than [free] there is\n"
     terminal.warn("a[b] is :warning: odd[/]")

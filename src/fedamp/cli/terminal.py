@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedamp.errors import UserError
+
 INTERRUPTED = 130
 
 # Paths, names and notes are a user's: a folder called runs[1] is no colour, and :bug: no picture.
@@ -147,3 +149,16 @@ def fail(message: str, code: int = 2) -> NoReturn:
     """End with one line on stderr."""
     print(f"fedamp: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def say(text: str) -> None:
+    """Print a line as it is, at once, also where it goes to a file."""
+    print(text, flush=True)
+
+
+def needs_extra() -> None:
+    """Refuse to go on where the packages of a federation are not installed."""
+    from importlib.util import find_spec
+
+    if missing := [name for name in ("flwr", "cryptography") if find_spec(name) is None]:
+        raise UserError(f"{' and '.join(missing)} is not installed; install it: pip install 'fedamp[federation]'")

@@ -31,6 +31,8 @@ LIBRARIES = tuple(
 )
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""
+RECORDED_AS = {"fedamp.models.zoo": "fedamp.models", "fedamp.methods.attention": "fedamp.attention"}
+"""Modules of this package that were elsewhere once. Digests keep the old names, so that old run folders are still known."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
 
 
@@ -111,7 +113,8 @@ class _Reader:
             self.read([type(thing), getattr(thing, "__dict__", {})])
         else:  # a library's, of which only its name or its kind can be told
             name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__qualname__", None)
-            self.add("named", f"{getattr(thing, '__module__', '')}.{name or type(thing).__qualname__}")
+            module = getattr(thing, "__module__", "")
+            self.add("named", f"{RECORDED_AS.get(module, module)}.{name or type(thing).__qualname__}")
 
     def _module(self, module: nn.Module) -> None:
         """Add a network: its class, its settings, its values, its hooks and its parts."""

@@ -17,7 +17,7 @@ from fedamp import checks
 from fedamp.runs.setup import assemble, load_material, method_of, optimizer_of
 from fedamp.files import write_json, write_whole
 from fedamp.config import RunConfig, Named
-from fedamp.config.overrides import parse_value
+from fedamp.config.sources import parse_value
 from fedamp.records.differences import differences
 from fedamp.errors import UserError
 from fedamp.runs.loop import play

@@ -17,18 +17,17 @@ from torch import Tensor, nn
 from fedamp import checks
 from fedamp.runs.setup import Setup, assemble, given_material, load_material
 from fedamp.records.checkpoints import Checkpoint, Pace, Snapshot
-from fedamp.training.stacked.chunks import Chunks
 from fedamp.data.clients import Clients
 from fedamp.data.silos.schema_file import schema_to_json
-from fedamp.data.silos.read import count_silos
+from fedamp.config.sources import with_silos
 from fedamp.config.run_config import GIVEN, is_folder
 from fedamp.config import RunConfig
-from fedamp.training.choice import keep_freed_memory, use_deterministic, use_threads
+from fedamp.training.process import keep_freed_memory, use_deterministic, use_threads
 from fedamp.errors import UserError
 from fedamp.training.evaluate import evaluate
 from fedamp.data.given import as_clients
 from fedamp.runs.identity import inputs_of
-from fedamp.training.local import Training
+from fedamp.training.trainer import Trainer
 from fedamp.methods import Local, Method
 from fedamp.records.metrics import Summary, counted_clients, finite, score_table, spread, summarise
 from fedamp.records.reading import BEST, MODELS
@@ -266,7 +265,7 @@ def _begin(
 
 def _as_before(setup: Setup, how: Mapping[str, Any]) -> Setup:
     """Return the federation with the way of training that a checkpoint was made with: the last digits depend on it."""
-    training = replace(setup.training, engine=how["engine"], chunks=Chunks(how["chunk"]))
+    training = setup.training.changed(engine=how["engine"], chunk=how["chunk"])
     choice = replace(setup.choice, engine=how["engine"], chunk=how["chunk"], threads=how["threads"])
     facts = {**setup.facts, "engine": choice.engine, "threads": choice.threads}
     return replace(setup, training=training, choice=choice, facts=facts)
@@ -286,7 +285,7 @@ def _summary(config: RunConfig, setup: Setup, history: list[dict[str, Any]]) -> 
     return summarise(table, metric, counted_clients(len(setup.clients), config.poisoned))
 
 
-def _local(training: Training, clients: Clients, k: int, who: Tensor) -> Local:
+def _local(training: Trainer, clients: Clients, k: int, who: Tensor) -> Local:
     return training.local(clients.take(who), k)
 
 
@@ -322,18 +321,6 @@ def _line(k: int, played: Round, events: list[str]) -> dict[str, Any]:
         elif isinstance(value, float):
             line[name] = finite(value)
     return {**line, "events": [*played.diagnostics["events"], *events]}
-
-
-def natural(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with what a folder of silos decides by itself: who the clients are, and their data."""
-    data = values.get("data", "")
-    if not (isinstance(data, str) and data and is_folder(data)):
-        return dict(values)
-    if values.get("clients") is not None:
-        raise UserError(f"clients is {values['clients']}, but {data} is a folder of silos: they are the clients")
-    if "setting" in values:
-        raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
-    return {**values, "setting": "natural", "clients": count_silos(Path(data))}
 
 
 def run(
@@ -379,7 +366,7 @@ def run(
         values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
     else:
         values["method"] = method
-    config = RunConfig.of(natural(values))
+    config = RunConfig.of(with_silos(values))
     if own_clients is None:
         material = load_material(config, None if data_dir is None else Path(data_dir))
     else:

@@ -44,9 +44,9 @@ def needs(setup: Setup, rounds: int) -> Needs:
     """Return what a federation needs for a number of rounds."""
     training, clients, w = setup.training, setup.clients, setup.w
     sizes = [len(positions) for positions in clients.train]
-    batching = training.batching
+    batching = training.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
-    together = min(training.chunks.size, len(clients)) if training.engine == "stacked" else 1
+    together = min(training.chunks.size, len(clients)) if training.config.engine == "stacked" else 1
     batch = min(batching.batch_size, max(sizes))
     row = training.model.num_params * w.params.element_size()
     x, _ = clients.samples(clients.train[0][:1])
@@ -113,7 +113,7 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def told(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
+def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning where they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
     together = f"{min(setup.training.chunks.size, len(setup.clients))} at once"

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from fedamp import checks, models
 from fedamp.methods.attention import oracle_self_weight
 from fedamp.training.batches import Batching
-from fedamp.training.stacked.chunks import Chunks
 from fedamp.data.clients import Clients
 from fedamp.data import load_data
 from fedamp.data.silos.doubts import guess_task, silo_doubts, task_doubts
@@ -28,7 +27,8 @@ from fedamp.models.dropout import own_stream
 from fedamp.training.choice import Choice, choose_engine, compile_pays
 from fedamp.errors import UserError
 from fedamp.models.flat import FlatModel
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
+from fedamp.training.trainer import Trainer
 from fedamp.methods import METHODS, Method, make_method
 from fedamp.training.model_check import check_model
 from fedamp.training.optimizers import Optimizer
@@ -60,7 +60,7 @@ class Setup:
     """All that a run needs, made from its description."""
 
     method: Method
-    training: Training
+    training: Trainer
     clients: Clients
     w: Rows  # the first models, (m, d)
     choice: Choice
@@ -206,12 +206,12 @@ def assemble(
     optimizer = optimizer_of(config, method)
     batching = Batching(config.batch_size, config.epochs, config.steps)
     precision = resolve(config.precision, device)
-    training = Training(flat, optimizer, batching, config.seed, task, precision=precision)
     with own_stream(config.seed, device):  # whatever is tried here draws from nobody's stream
         check_model(flat, clients, material.num_outputs, task)
-        training = replace(training, draws_when_scored=draws(flat, clients.few()[0]))
+        how = TrainingConfig(optimizer, batching, config.seed, task, precision=precision)
+        training = Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
         choice = choose_engine(config.engine, training, clients, w)
-    training = replace(training, engine=choice.engine, chunks=Chunks(choice.chunk))
+    training = training.changed(engine=choice.engine, chunk=choice.chunk)
     wanted = config.compile == "auto" and compile_pays(training, clients, config.rounds)
     if config.compile == "on" and device.type != "cuda":
         raise UserError(f"compile is on, but it is for GPUs, and this is {device.type}; leave it out")

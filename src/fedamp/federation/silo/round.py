@@ -21,8 +21,8 @@ from fedamp.records.metrics import finite
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
 from fedamp.runs.setup import Setup, assemble, outputs_of, silo_material
-from fedamp.training.choice import use_threads
 from fedamp.training.evaluate import evaluate
+from fedamp.training.process import use_threads
 
 
 class UnwillingError(UserError):

@@ -9,15 +9,18 @@ import torch
 
 from fedamp.errors import UserError
 
+ALL_AT_ONCE = 1 << 30
+"""More clients than there are."""
+
 
 @dataclass
 class Chunks:
     """How many clients are taken at once; halved for good where memory runs out."""
 
-    size: int = 1 << 30
+    size: int = ALL_AT_ONCE
 
     def over(self, num_clients: int, work: Callable[[slice], None], free: Callable[[], None]) -> list[str]:
-        """Do the work for all clients, a slice after the other, and return what is to be told.
+        """Do the work for all clients, a slice after the other, and return messages for the user.
 
         The work must leave no trace of a slice that it did not end; `free` gives back what memory it can.
         """
