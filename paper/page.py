@@ -28,11 +28,11 @@ def page() -> str:
 
 
 FOUND = """\
-With alpha falling every $falls rounds instead of every 30, and nobody told the groups, FedAMP's cloud models come to
-**$emnist_no_oracle_received** on EMNIST in $tuning_rounds rounds: more than any of our EMNIST figures above. With
-5 of 50 clients on FMNIST sending flipped models ten times as large, and nobody checking what they send
-(`--replies any`), FedAvg ends at $poisoned_fedavg_received_last, and FedAMP's cloud models at
-**$poisoned_fedamp_received_last**: who lies far from everyone gets no weight."""
+When alpha falls every $falls rounds instead of every 30, and the groups are not known, FedAMP's cloud models reach
+**$emnist_no_oracle_received** on EMNIST in $tuning_rounds rounds: more than any of our EMNIST figures above. When
+5 of 50 clients on FMNIST send flipped models ten times as large, and replies are not checked (`--replies any`),
+FedAvg ends at $poisoned_fedavg_received_last, and FedAMP's cloud models at **$poisoned_fedamp_received_last**: a model
+that lies far from all others gets no weight."""
 BEGIN, END = "<!-- written by python -m paper.page -->\n", "<!-- end -->"
 
 
