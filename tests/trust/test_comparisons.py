@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import experiments
-import run as paper_run
 from fedamp.cli.terminal import mean_of
 from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
 from fedamp.runs import compare, material, setup
+from paper import experiments, results
+from paper import run as paper_run
+from paper.distil import distil
 from run_folders import write_run
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
@@ -255,7 +256,7 @@ def test_poisoned_clients_have_no_say_in_the_choice():
 def test_nor_in_the_papers_tuning():
     config = experiments.Cell("x", "y", {"clients": 3, "poisoned": (0,), "validation": 0.2}).config
     lines = [line(0, (0, 0, 0)), line(1, (1.0, 0.4, 0.6)), line(2, (0.0, 0.5, 0.6)), line(3, (0, 0, 0))]
-    assert paper_run.distil(config, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
+    assert distil(config, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
 
 
 class Ended(Exception):  # noqa: N818
@@ -263,7 +264,7 @@ class Ended(Exception):  # noqa: N818
 
 
 def test_nor_in_when_a_run_of_the_paper_ends(monkeypatch, tmp_path):
-    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
     told = {"clients": 3, "rounds": 9, "epochs": 1, "method": "separate", "poisoned": (0,), "setting": "iid"}
     cell = experiments.Cell("digits", "separate-seed0", told, patience=2)
     # Honest clients stand still from the first round on; the poisoned one alone gets better.
@@ -331,7 +332,7 @@ def test_a_grid_never_sees_a_test_sample(fedamp_command, nonsense, wrong, chosen
 
 @pytest.mark.parametrize(("wrong", "chosen"), [("nothing", 0.0), ("test", 0.0), ("validation", 1000.0)])
 def test_nor_does_the_papers_tuning(tmp_path, monkeypatch, nonsense, wrong, chosen):
-    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
     monkeypatch.setitem(experiments.GRIDS, "fedprox", ("mu", (1000.0, 0.0)))
     nonsense(wrong)
     for mu in (0.0, 1000.0):

@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import wilcoxon
 
-import facts
-import outcomes
-import tables
 from fedamp.records.reading import read_runs
 from fedamp.report import as_text, comparison_table
 from fedamp.report.stats import wilcoxon_p
+from paper import outcomes, tables
 from run_folders import write_run
 
 
 def results_of(scores, poisoned=()):
-    """Return results as paper/run.py keeps them: a run for each seed, with its clients' accuracies in percent."""
+    """Return results as `paper.run` keeps them: a run for each seed, with its clients' accuracies in percent."""
     run = {"description": {"poisoned": list(poisoned)}}
     return {seed: {"per_client": list(each), "run": run} for seed, each in enumerate(scores)}
 
@@ -45,7 +43,7 @@ def test_every_p_on_the_page_is_that_of_exact_differences(table):
         for name, cell in zip(lines[0][1:], line[1:], strict=True):
             if cell == outcomes.NOT_RUN:
                 continue
-            mine, theirs = (outcomes.found(table, outcomes.named(each)) for each in (name, line[0]))
+            mine, theirs = (outcomes.scores_of(table, outcomes.row_named(each)) for each in (name, line[0]))
             p, shown = exact_p(mine, theirs), cell.partition(", ")[2]
             if p < 1e-4:
                 assert shown == "< 1e-4", (line[0], name)
@@ -80,7 +78,7 @@ def test_the_page_and_the_report_give_one_p(tmp_path):
 )
 def test_where_there_is_no_p_the_page_says_why(mine, theirs, table, text):
     assert outcomes.gain(results_of(mine), results_of(theirs)) == table
-    assert facts.in_words(results_of(mine), results_of(theirs)) == text
+    assert outcomes.gain_in_words(results_of(mine), results_of(theirs)) == text
 
 
 def test_two_digits_do_not_hide_on_which_side_of_a_twentieth_a_p_is(tmp_path):
