@@ -50,7 +50,7 @@ def test_bf16_computes_in_bf16_and_leaves_no_trace():
 def test_a_bf16_run_is_close_and_its_models_are_float32(engine):
     settings = {"clients": 5, "rounds": 2, "model": "cnn-small", "engine": engine}
     plain, short = fedamp.run(**settings), fedamp.run(**settings, precision="bf16")
-    assert short.facts["precision"] == "bf16"
+    assert short.facts.precision == "bf16"
     own = short.models["own"].params
     assert own.dtype == torch.float32
     assert not torch.equal(own, plain.models["own"].params)
