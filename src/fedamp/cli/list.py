@@ -38,11 +38,7 @@ def _explain(kind: str, name: str) -> None:
         return
     for each in explain(kind, name):
         out.print(Text.assemble("  ", (each.name, "bold"), f" = {each.default}"), soft_wrap=True)
-        for what, text in (
-            ("", each.meaning),
-            ("unit: ", each.unit),
-            ("range: ", each.range),
-            ("source: ", each.source),
-        ):
+        known = {"": each.meaning, "unit: ": each.unit, "range: ": each.range, "source: ": each.source}
+        for what, text in known.items():
             if text:
                 out.print(f"      {what}{text}", soft_wrap=True)
