@@ -294,13 +294,6 @@ def test_method_files_stay_short(name):
     assert code_lines(path) < 80
 
 
-def test_state_appends_pairs_as_strangers():
-    state = State(2, {"w": Rows.of(torch.ones(2, 1))}, {"xi": torch.full((2, 2), 0.5)})
-    late = State(1, {"w": Rows.of(torch.zeros(1, 1))})
-    expected = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    assert torch.equal(state.append(late).pairs["xi"], expected)
-
-
 @everywhere
 def test_long_batches_and_many_epochs(name):
     a = federation(name, batching=Batching(1000, epochs=2)).play()

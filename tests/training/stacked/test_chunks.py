@@ -6,7 +6,7 @@ import torch
 import fedamp
 from fedamp.methods.base import descent
 from fedamp.models.flat import FlatModel
-from fedamp.rows import Rows, State
+from fedamp.rows import State
 from fedamp.training import choice
 from fedamp.training.batches import Batching
 from fedamp.training.stacked.chunks import ALL_AT_ONCE, Chunks
@@ -97,15 +97,6 @@ def test_a_real_out_of_memory():
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert any("did not fit into the device's memory" in warning for warning in result.warnings)
     torch.testing.assert_close(result.models["own"].params, whole.models["own"].params, rtol=1e-3, atol=1e-3)
-
-
-def test_one_row_that_all_clients_share_is_picked_without_a_copy():
-    shared = Rows.of(torch.randn(1, 5)).repeat(4)
-    for index in (torch.tensor([2, 0]), torch.tensor([True, False, True, False]), slice(1, 3)):
-        picked = shared[index]
-        assert picked.params.shape == (2, 5)
-        assert picked.params.data_ptr() == shared.params.data_ptr()
-        assert torch.equal(picked.params, shared.params[index])
 
 
 @pytest.mark.parametrize("size", [1, 2, 10])
