@@ -189,8 +189,8 @@ MUTANTS = (
     # export
     Mutant(
         "runs/export.py",
-        "stacks = read_models(folder / (MODELS if validated is None else BEST))",
-        "stacks = read_models(folder / MODELS)",
+        "stacks = read_models(run.path / (MODELS if validated is None else BEST))",
+        "stacks = read_models(run.path / MODELS)",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(
