@@ -76,9 +76,9 @@ def federation_init(
     given = dict(locals())
     needs_extra()
     from fedamp.config.overrides import read_toml
-    from fedamp.data.silos.warnings import schema_warnings
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
+    from fedamp.data.silos.warnings import schema_warnings
     from fedamp.federation import provision
     from fedamp.federation.plan import Plan, Rules
 

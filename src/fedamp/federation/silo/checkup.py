@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from fedamp.data.silos.warnings import schema_warnings
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
+from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
 from fedamp.federation.plan import SCHEMA, SILO, Seat, disagreement, read_seat
 from fedamp.federation.processes import programs
