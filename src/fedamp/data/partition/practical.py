@@ -41,7 +41,7 @@ class Practical(Setting):
     )
     sizes: int | tuple[int, ...] | None = about(
         None,
-        "How many training samples each client has, one number for all or one per group; by default falling linearly from s in the "
+        "How many training samples each client has; by default falling linearly from s in the "
         "first group to 2s/3 in the last, s as large as the training pool allows without sharing, whatever the seed.",
         unit="samples",
         range="1 or more; one number, or one per group",
