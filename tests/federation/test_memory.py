@@ -169,8 +169,10 @@ def test_a_silo_without_its_memory_says_so_and_takes_no_harm(tmp_path):
     local.serve(rounds=2)
     shutil.rmtree(local.houses[1].folder / "memory")
     local.serve()
-    assert "it has lost what it must remember" in json.dumps(read_lines(tmp_path / "record" / "rounds.jsonl")[-2])
-    assert "put the folder back from a copy" in (local.houses[1].folder / "log.txt").read_text()
+    assert "it has lost its memory of earlier rounds" in json.dumps(
+        read_lines(tmp_path / "record" / "rounds.jsonl")[-2]
+    )
+    assert "restore the folder from a backup" in (local.houses[1].folder / "log.txt").read_text()
 
 
 def test_a_silo_keeps_the_state_it_began_from_and_the_one_it_ended_with(tmp_path):

@@ -150,7 +150,7 @@ def test_a_silo_gets_in_and_a_stranger_does_not(federation, tmp_path):
         Command(tmp_path / "stranger.txt", "silo", "up", stranger, "--data", data) as outside,
     ):
         assert up.shows("the app is here"), up.text
-        assert outside.shows("another try in"), outside.text
+        assert outside.shows("trying again in"), outside.text
         assert "the connection ended (the server does not know this silo's key" in outside.text
         with Command(tmp_path / "silo.txt", "silo", "up", bundle, "--data", data) as silo:
             assert up.shows("finished; the record is in"), up.text + silo.text
@@ -158,7 +158,7 @@ def test_a_silo_gets_in_and_a_stranger_does_not(federation, tmp_path):
     # Who came is known by its key alone, and the stranger is not among them.
     assert f'seen: ["{read_federation(federation).members[0].key}"]' in up.text
     # The silo answered with fedamp's own app: what the server sent was not run.
-    assert "told: its plan is another" in up.text
+    assert "told: its plan differs" in up.text
     assert not (tmp_path / "marker").exists()
     assert "connected; waiting for work" in silo.text
     assert "not taking part" in silo.text
