@@ -131,7 +131,7 @@ def test_a_bad_reply_is_refused_by_name_and_counts_as_absent(tmp_path, kind, exp
 
 
 def test_a_weight_of_its_own_making_is_refused(tmp_path):
-    """FedAvg weighs by the reply's own count: it must be the one that was told."""
+    """FedAvg weighs by the reply's own count: it must be the one that was reported."""
 
     def change(arrays, metrics):
         arrays["samples.params"] = Array(np.array([1e6]))
@@ -229,8 +229,8 @@ def test_an_error_in_a_silo_is_told_in_a_word_and_no_more(tmp_path):
     serve(grid, local.federation, tmp_path / "record")
     log = (tmp_path / "record" / "log.txt").read_text()
     assert "silo-1 is not let in: its data can't be read" in log
-    told = "".join(str(reply.content) for reply in replies if reply.has_content())
-    assert "ward-17" not in told + log
+    sent = "".join(str(reply.content) for reply in replies if reply.has_content())
+    assert "ward-17" not in sent + log
     assert "ward-17" in (local.houses[1].folder / "log.txt").read_text()
     assert all(isinstance(reply, Message) and not reply.has_error() for reply in replies)
 

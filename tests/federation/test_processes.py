@@ -54,7 +54,7 @@ def main(grid, context):
     content = RecordDict({"config": ConfigRecord({"agreement": "{}"})})
     messages = [Message(content, dst_node_id=node.node_id, message_type="query") for node in nodes]
     for reply in grid.send_and_receive(messages, timeout=60) if messages else []:
-        say("told: " + (str(reply.error) if reply.has_error() else str(reply.content["refusal"]["reason"])))
+        say("reply: " + (str(reply.error) if reply.has_error() else str(reply.content["refusal"]["reason"])))
     if wish.get("fail"):
         raise RuntimeError("on purpose")
     while wish.get("stay") and time.time() < end:
@@ -158,7 +158,7 @@ def test_a_silo_gets_in_and_a_stranger_does_not(federation, tmp_path):
     # Who came is known by its key alone, and the stranger is not among them.
     assert f'seen: ["{read_federation(federation).members[0].key}"]' in up.text
     # The silo answered with fedamp's own app: what the server sent was not run.
-    assert "told: its plan differs" in up.text
+    assert "reply: its plan differs" in up.text
     assert not (tmp_path / "marker").exists()
     assert "connected; waiting for work" in silo.text
     assert "not taking part" in silo.text

@@ -86,10 +86,10 @@ def test_names_from_elsewhere_can_not_steer_the_operators_terminal():
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("told", [0, -1, 2.5, float("nan"), float("inf"), True, None, "7", 1 << 50])
-def test_sample_counts_that_can_not_be(told):
+@pytest.mark.parametrize("count", [0, -1, 2.5, float("nan"), float("inf"), True, None, "7", 1 << 50])
+def test_sample_counts_that_can_not_be(count):
     with pytest.raises(RefusedError, match="sample count"):
-        check_samples(told)
+        check_samples(count)
 
 
 def test_the_median_is_of_now_and_of_before():

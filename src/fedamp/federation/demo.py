@@ -41,7 +41,8 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, sh
         say(f"a federation of {len(NAMES)} silos is in {federation}, and each silo's digits are in {place / 'data'}")
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
-        say(f"{rounds} rounds over real processes, TLS and keys took {time.monotonic() - began:.0f} s")
+        played = "1 round" if rounds == 1 else f"{rounds} rounds"
+        say(f"{played} over real processes, with TLS and keys, took {time.monotonic() - began:.0f} s")
         show(_scores(federation / "record"))
         if folder or keep:
             say(f"the record is in {federation / 'record'}; for a report, run: fedamp report {federation / 'record'}")

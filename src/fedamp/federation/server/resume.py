@@ -35,8 +35,8 @@ def check_whole(folder: Path) -> None:
     never = played <= 1 and not any(folder.glob("checkpoint-*"))
     if not never and (saved is None or known != list(range(saved.k + 1))):
         raise UserError(
-            f"{folder} holds {played} rounds, but no checkpoint that fits them, so it is damaged; restore the folder "
-            "from a backup, or move it away to start afresh"
+            f"{folder} has lines up to round {played}, but no checkpoint that fits them, so it is damaged; restore the "
+            "folder from a backup, or move it away to start afresh"
         )
 
 
