@@ -15,16 +15,13 @@ import time
 from pathlib import Path
 
 import pytest
-from test_provision import NAMES, make_plan, silo_data
-
-pytest.importorskip("flwr")
 
 from fedamp.federation import certificates, provision
 from fedamp.federation.plan import Rules
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs, ports
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.federation.server import commands, flower_server
+from federation.provisioned import NAMES, make_plan, silo_data
 
 SERVER_APP = """
 import hashlib, json, os, time
@@ -298,19 +295,3 @@ def test_without_flower_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ValueError, match=re.escape("pip install 'fedamp[federation]'")):
         launch.flower_program("flower-superlink")
-
-
-def test_only_keys_that_are_new_and_there_are_registered(federation, monkeypatch):
-    asked = []
-    monkeypatch.setattr(flower_server.FlowerServer, "register", lambda self, name: asked.append(name))
-    server, said = flower_server.server_of(federation), []
-    server.run.mkdir()
-    commands._register_all(server, said.append)
-    provision.add(federation, ["wombat-institute"])
-    commands._register_all(server, said.append)
-    assert (asked, said) == ([*NAMES, "wombat-institute"], [])
-    (federation / "server/keys" / f"{NAMES[0]}.pub").unlink()
-    (server.run / flower_server.REGISTERED).unlink()
-    commands._register_all(server, said.append)
-    assert asked[4:] == [*NAMES[1:], "wombat-institute"]
-    assert said == [f"{NAMES[0]} is left out: server/keys/{NAMES[0]}.pub does not exist"]

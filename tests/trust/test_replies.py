@@ -512,7 +512,7 @@ def test_a_node_of_a_flower_app_answers_for_itself_alone(deploy):
     from flwr.app import ArrayRecord
 
     from fedamp.federation import FedAMP
-    from federation.test_amp import grid, net
+    from federation.test_flower_strategies import grid, net
 
     asked = {}
 
