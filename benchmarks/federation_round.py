@@ -4,8 +4,8 @@
     python benchmarks/federation_round.py --model resnet18   # 3 silos x 11 M parameters
 
 A server and three silos on this machine, over TLS and with keys, with one local step per round, so that the overhead
-shows. Local training is that of the slowest silo; transport is the rest of the round, including Flower's polling and the
-start of a process for each message. The first round is left out.
+shows. Local training is that of the slowest silo; transport is the rest of the round, including Flower's polling and
+the start of a process for each message. The first round is left out.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fedamp.federation.plan import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
-from fedamp.federation.wire.reply_checks import check_samples, outliers, templates
+from fedamp.federation.wire.reply_checks import check_samples, templates
 from fedamp.methods import METHODS, make_method
 from fedamp.rows import Rows
+from fedamp.runs.replies import outliers
 
 LIKE = torch.zeros(5)
 

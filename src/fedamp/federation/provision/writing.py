@@ -17,7 +17,7 @@ def fill(template: str, target: Path, values: dict[str, str], mode: int = PUBLIC
 
 
 def write(path: Path, data: bytes, mode: int = PUBLIC) -> None:
-    """Write a file anew, with exactly these permissions."""
+    """Write a new file with exactly these permissions, replacing an old one."""
     path.unlink(missing_ok=True)
     with os.fdopen(create(path, mode), "wb") as file:
         file.write(data)

@@ -13,7 +13,6 @@ from torch import Tensor
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.methods import Method
 from fedamp.rows import Message, Rows
-from fedamp.runs.replies import outliers as outliers  # so that all checks of a federation are found here
 
 MOST_SAMPLES = 1 << 40
 
