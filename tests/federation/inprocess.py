@@ -31,7 +31,7 @@ from fedamp.runs.setup import assemble
 
 strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
 
-# A message belongs to a run; outside of one Flower has to be told so.
+# A message belongs to a run; outside of one, Flower needs these numbers.
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 Tamper = Callable[[int, Message], Message | None]

@@ -460,9 +460,9 @@ def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
     state = ServerState(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
     state.join(["a", "b", "c"], w)
     state.send()
-    told = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
-    told["b"] = Reply({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
-    good, bad = state.sift(told)
+    sent = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
+    sent["b"] = Reply({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
+    good, bad = state.sift(sent)
     assert list(good) == ["a", "c"]
     assert list(bad) == ["b"]
 
@@ -486,9 +486,9 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
     data = deploy.write_silos(tmp_path / "data")
     local = deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0))
     write_federation(tmp_path, local.federation)
-    told = json.loads((tmp_path / "federation.json").read_text())
-    del told["rules"]["move_factor"], told["description"]["replies"]
-    (tmp_path / "federation.json").write_text(json.dumps(told))
+    written = json.loads((tmp_path / "federation.json").read_text())
+    del written["rules"]["move_factor"], written["description"]["replies"]
+    (tmp_path / "federation.json").write_text(json.dumps(written))
     setup = read_federation(tmp_path)
     assert (setup.rules.norm_factor, setup.rules.move_factor) == (25.0, Limits().move_factor)
     assert setup.plan.config.replies == "auto"
@@ -513,7 +513,7 @@ def test_a_node_of_a_flower_app_answers_for_itself_alone(deploy):
     from flwr.app import ArrayRecord
 
     from fedamp.federation import FedAMP
-    from federation.test_amp import grid, net
+    from federation.test_flower_strategies import grid, net
 
     asked = {}
 

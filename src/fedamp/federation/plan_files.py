@@ -2,7 +2,7 @@
 
 DIR/federation.json   on the server: the plan, its rules, and who is who
 DIR/schema.json       columns, labels and scaling
-BUNDLE/silo.json      in a silo: the plan, its own name and number, and the server's address; nothing of the others
+BUNDLE/silo.json      in a silo: the plan, its own name and number, and the server's address; nothing about the others
 BUNDLE/schema.json    the same schema
 
 Types and missing fields are checked by pydantic, strictly: no text is taken for a number. Which values are allowed is

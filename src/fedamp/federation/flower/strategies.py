@@ -1,4 +1,4 @@
-"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have a ClientApp of their own."""
+"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have their own ClientApp."""
 
 from __future__ import annotations
 
