@@ -11,7 +11,7 @@ import statistics
 
 import torch
 from plain_loop import PlainLoop
-from side_by_side import ratios, told
+from side_by_side import median_and_range, ratios
 
 from fedamp import models
 from fedamp.data.clients import Clients
@@ -72,9 +72,8 @@ def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) 
     gain = statistics.median(found["loop"])  # of stacked over loop
     lost = max(0.0, (1 / gain if choice.engine == "stacked" else gain) - 1)
     where = f"{model} {'x'.join(map(str, shape))}, {n} clients, batch {batch}"
-    print(
-        f"{where:42s} {told(found['plain']):24s} {told(found['loop']):24s} {choice.engine:8s} {lost:5.0%}", flush=True
-    )
+    plain_loop, loop = (median_and_range(found[way]) for way in ("plain", "loop"))
+    print(f"{where:42s} {plain_loop:24s} {loop:24s} {choice.engine:8s} {lost:5.0%}", flush=True)
 
 
 def main() -> None:

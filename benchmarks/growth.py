@@ -105,8 +105,8 @@ def main() -> None:
             rows.append(row)
             if asked.json:
                 asked.json.write_text(json.dumps(rows, indent=1) + "\n")
-            told = f"{row['server_s']:9.3f} {row['clients_s']:10.3f} {row['peak_bytes'] / 2**30:9.2f}"
-            print(f"{model:10s} {row['d']:10d} {m:5d} {row['engine']:8s} {told}", flush=True)
+            times = f"{row['server_s']:9.3f} {row['clients_s']:10.3f} {row['peak_bytes'] / 2**30:9.2f}"
+            print(f"{model:10s} {row['d']:10d} {m:5d} {row['engine']:8s} {times}", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, read_run
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
-from fedamp.runs.setup import Material, Setup, assemble, load_material
+from fedamp.runs.material import Material, load_material
+from fedamp.runs.setup import Setup, assemble
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
 from fedamp.training.trainer import Trainer
 from paper import results
@@ -91,14 +92,14 @@ class Runner:
     def _ready(self, config: RunConfig, material: Material) -> Setup:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
         setup = assemble(config, material)
-        training = setup.training
-        if training.config.engine == "stacked":
-            training = training.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
-        kind = (config.model, repr(training.model.module), training.config.precision, config.compile)
-        earlier = self.passes.setdefault(repr(kind), training)
-        if earlier is not training:
-            training = training.reusing(earlier)
-        return replace(setup, training=training)
+        trainer = setup.trainer
+        if trainer.config.engine == "stacked":
+            trainer = trainer.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
+        kind = (config.model, repr(trainer.model.module), trainer.config.precision, config.compile)
+        earlier = self.passes.setdefault(repr(kind), trainer)
+        if earlier is not trainer:
+            trainer = trainer.reusing(earlier)
+        return replace(setup, trainer=trainer)
 
 
 def command(cell: Cell, config: RunConfig) -> str:

@@ -89,7 +89,7 @@ class Setup:
         return self
 
     def local_for(self, who: Tensor) -> Any:
-        return self.training.local(self.clients.take(who), self.k)
+        return self.trainer.local(self.clients.take(who), self.k)
 
     def models(self, name: str = "own") -> Tensor:
         return self.rounds[-1].models[name].params

@@ -25,7 +25,8 @@ from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
-from fedamp.runs.round import Round, draw_present, play_round
+from fedamp.runs.faults import draw_present
+from fedamp.runs.round import Round, play_round
 from fedamp.runs.setup import assemble
 
 strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
@@ -155,7 +156,7 @@ def engine_rounds(plan: Plan, present: Callable[[int], torch.Tensor] | None = No
         here = draw_present(config.seed, k, m, config.absent) if present is None else present(k)
         rounds.append(
             play_round(
-                made.method, server, clients, k, lambda who, k=k: made.training.local(made.clients.take(who), k), here
+                made.method, server, clients, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k), here
             )
         )
         server, clients = rounds[-1].server, rounds[-1].clients

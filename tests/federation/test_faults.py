@@ -19,7 +19,7 @@ from fedamp.federation.wire.metrics import metric_names
 from fedamp.models import code_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report
-from fedamp.runs.round import draw_present
+from fedamp.runs.faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
 ROUNDS, BAD = 3, 1

@@ -21,8 +21,9 @@ from fedamp.federation.processes import programs
 from fedamp.federation.trial import NAMES, write_digits
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.records.reading import read_lines
+from fedamp.runs.material import silo_material
 from fedamp.runs.round import play_round
-from fedamp.runs.setup import assemble, silo_material
+from fedamp.runs.setup import assemble
 
 pytestmark = pytest.mark.slow
 
@@ -119,7 +120,7 @@ def engine(cast: Cast):
     for line in lines:
         k, present = line["round"], torch.tensor(line["present"])
         played = play_round(
-            made.method, server, clients, k, lambda who, k=k: made.training.local(made.clients.take(who), k), present
+            made.method, server, clients, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k), present
         )
         server, clients = played.server, played.clients
     return server, lines

@@ -136,7 +136,7 @@ def engine_with_late_client(plan, there):
         who = torch.tensor(there[k])
         received = {name: rows[who] for name, rows in message.items()}
         part, reply = made.method.client_update(
-            clients.take(who), received, made.training.local(made.clients.take(who), k)
+            clients.take(who), received, made.trainer.local(made.clients.take(who), k)
         )
         present = torch.zeros(server.num_clients, dtype=torch.bool)
         present[who] = True

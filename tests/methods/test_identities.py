@@ -168,9 +168,9 @@ def test_scaffolds_control_of_a_client_is_its_mean_gradient():
         gradients = []
         for _ in range(3):
             w = w.clone().requires_grad_()
-            output, _ = a.training.model(w, torch.empty(0), x, training=True)
+            output, _ = a.trainer.model(w, torch.empty(0), x, training=True)
             gradients.append(torch.autograd.grad(torch.nn.functional.cross_entropy(output, y), w)[0])
-            w = w.detach() - a.training.config.optimizer.lr * gradients[-1]
+            w = w.detach() - a.trainer.config.optimizer.lr * gradients[-1]
         mean = torch.stack(gradients).mean(0)
         torch.testing.assert_close(a.state.rows["c_i"].params[i], mean, rtol=1e-11, atol=1e-11)
 
@@ -186,7 +186,7 @@ def test_apfls_adaptive_mixture_follows_its_gradient():
     for i in range(4):
         a = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
         x, y = (t[moving.clients.train[i]] for t in (moving.clients.x, moving.clients.y))
-        output, _ = moving.training.model(a * v[i] + (1 - a) * w, torch.empty(0), x, training=True)
+        output, _ = moving.trainer.model(a * v[i] + (1 - a) * w, torch.empty(0), x, training=True)
         (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(output, y), a)
         expected = (0.4 - 0.1 * slope).clamp(0, 1)
         torch.testing.assert_close(moving.state.rows["a"].params[i, 0], expected, rtol=1e-9, atol=1e-12)

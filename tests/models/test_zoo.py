@@ -187,7 +187,7 @@ def test_numbers_are_checked():
 def test_wrong_parameters_list_the_right_ones():
     with pytest.raises(ValueError, match=r"parameter of mlp 'hiden' \(did you mean 'hidden'\?\); choose from hidden$"):
         build(mlp, (8, 8), 10, seed=0, hiden=3)
-    with pytest.raises(ValueError, match="model cnn-small has no parameters, so no 'hidden'"):
+    with pytest.raises(ValueError, match="model cnn-small takes no parameters, but got 'hidden'"):
         build(cnn_small, (8, 8), 10, seed=0, hidden=3)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import fedamp
-from fedamp.runs import compare
 from fedamp.config import RunConfig
 from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
+from fedamp.runs import compare
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
 

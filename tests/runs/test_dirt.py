@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.runs.setup import assemble
 from fedamp.config import RunConfig
-from fedamp.runs.round import poison
 from fedamp.rows import Rows
+from fedamp.runs.faults import poison
+from fedamp.runs.setup import assemble
 from helpers import ALL, data
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}

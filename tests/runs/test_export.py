@@ -13,8 +13,8 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.runs.export import describe_layers, export_client, how_to_build, write_model
 from fedamp.models.flat import FlatModel
+from fedamp.runs.export import describe_layers, export_client, how_to_build, write_model
 
 QUICK = {"rounds": 1, "epochs": 1, "clients": 10}
 

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.runs.setup import assemble
 from fedamp.config import RunConfig
+from fedamp.methods import FedAMP
 from fedamp.records.differences import differences
+from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import Inputs
 from fedamp.runs.identity import slug
-from fedamp.methods import FedAMP
-from fedamp.records.folder import RunFolder
+from fedamp.runs.setup import assemble
 from helpers import ALL
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}
@@ -34,7 +34,7 @@ def test_partition_first_models_and_batches_do_not_depend_on_the_method():
             other.clients.train + other.clients.test, made[0].clients.train + made[0].clients.test, strict=True
         ):
             assert torch.equal(a, b)
-        locals_ = [fed.training.local(fed.clients, 3) for fed in (other, made[0])]
+        locals_ = [fed.trainer.local(fed.clients, 3) for fed in (other, made[0])]
         for a, b in zip(locals_[0].batches(4), locals_[1].batches(4), strict=True):
             assert torch.equal(a, b)
 

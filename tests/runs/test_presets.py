@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import fedamp
-from fedamp.runs.setup import load_material
 from fedamp.config import RunConfig
-from fedamp.methods import METHODS, make_method
-from fedamp.models import MODELS
 from fedamp.config.presets import PRESETS, preset
 from fedamp.data.partition import make_setting
+from fedamp.methods import METHODS, make_method
+from fedamp.models import MODELS
+from fedamp.runs.material import load_material
 
 REAL = os.environ.get("FEDAMP_TEST_DATA")
 real_data = pytest.mark.skipif(REAL is None, reason="FEDAMP_TEST_DATA is not set: no real data to test with")

@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 import fedamp
-from fedamp.records import checkpoints
-from fedamp.runs.setup import assemble
-from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.config import RunConfig
-from fedamp.runs.loop import play
-from fedamp.records.reading import read_run
+from fedamp.records import checkpoints
+from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.records.folder import RunFolder
+from fedamp.records.reading import read_run
+from fedamp.runs.loop import play
+from fedamp.runs.setup import assemble
 from helpers import ALL, Setup, assert_states_equal, mlp
 
 QUICK = {"rounds": 6, "epochs": 1, "clients": 10}

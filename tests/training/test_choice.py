@@ -144,7 +144,7 @@ def test_adam_and_a_parameter_without_influence():
     """The two ways may disagree in a parameter that nothing depends on, and in nothing else."""
     loop, stacked = both_ways("separate", "transformer", torch.float32, optimizer=Optimizer("adam", 0.01))
     loop.play(), stacked.play()
-    model, a, b = loop.training.model, loop.models(), stacked.models()
+    model, a, b = loop.trainer.model, loop.models(), stacked.models()
     for i in range(len(SIZES)):
         key_bias = model.unflatten(torch.arange(model.num_params), torch.empty(0))[0]["layer.self_attn.in_proj_bias"]
         others = torch.ones(model.num_params, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Clients in parts: what does not fit is halved, nothing is lost, and the run tells of it."""
+"""Clients in parts: what does not fit is halved, nothing is lost, and the run says so."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_every_client_is_taken_once():
     assert tried == [11, 5, 2, 2, 2, 2, 2, 1]
     assert (chunks.size, len(events), len(freed)) == (2, 2, 2)
     assert "5 clients at once did not fit" in events[1]
-    assert "from here on it is 2 at once" in events[1]
+    assert "from now on they are taken 2 at a time" in events[1]
     assert chunks.over(11, work, lambda: None) == []
 
 
@@ -61,18 +61,18 @@ def test_training_survives_and_gives_the_same_numbers(name, monkeypatch):
     stacked = Setup.of(name, **settings)
     stacked.training = stacked.training.changed(engine="stacked", chunk=ALL_AT_ONCE)
     stacked.play(3)
-    assert stacked.training.chunks.size == 1
+    assert stacked.trainer.chunks.size == 1
     assert len(stacked.training.take_events()) == 2
     torch.testing.assert_close(stacked.models(), loop.models(), rtol=1e-9, atol=1e-9)
 
 
-def test_a_run_tells_of_it_and_goes_on(monkeypatch, tmp_path):
+def test_a_run_says_so_and_goes_on(monkeypatch, tmp_path):
     settings = {"data": "digits", "clients": 6, "rounds": 2, "epochs": 1, "engine": "stacked", "seed": 3}
     whole = fedamp.run(**settings)
     small_memory(monkeypatch, 4)
     result = fedamp.run(**settings, out=tmp_path / "run")
     assert any("6 clients at once did not fit" in warning for warning in result.warnings)
-    # It happens first when round 0 is scored, and is told with the first round that is played.
+    # It happens first when round 0 is scored, and is reported with the first round that is played.
     assert [len(line["events"]) > 0 for line in result.history] == [False, True, False, False]
     torch.testing.assert_close(result.models["own"].params, whole.models["own"].params, rtol=1e-4, atol=1e-4)
 
@@ -112,7 +112,7 @@ def test_one_row_that_all_clients_share_is_picked_without_a_copy():
 def test_training_does_not_write_to_what_it_is_given(size):
     a = Setup.of("fedavg", sizes=(6, 7, 8))
     trainer = a.training.changed(engine="stacked", chunk=size)
-    first = a.training.model.row()
+    first = a.trainer.model.row()
     before = first.params.clone()
     ended = trainer.local(a.clients, 1).run(first.repeat(3), descent)
     assert torch.equal(first.params, before)

@@ -214,7 +214,7 @@ def test_bad_batching(wrong, word):
     [
         ({"name": "adamw"}, "choose from adam, sgd"),
         ({"lr": 0}, "lr is 0"),
-        ({"momentum": 0.9}, "take sgd"),
+        ({"momentum": 0.9}, "use sgd"),
         ({"name": "sgd", "momentum": 1}, "less than 1"),
         ({"weight_decay": -1}, "weight_decay is -1"),
     ],

@@ -79,9 +79,9 @@ def test_a_diverged_regression_is_not_scored_with_the_first_model():
     how = {"model": "logistic", "method": "fedavg-ft", "optimizer": "sgd", "lr": 1e30, "rounds": 2}
     result = fedamp.run(clients=[line(seed=s) for s in range(2)], **how)
     assert np.isinf(result.scores[-1]).all()
-    told = result.to_dict()
-    assert told["last"] is None
-    json.dumps(told, allow_nan=False)
+    summary = result.to_dict()
+    assert summary["last"] is None
+    json.dumps(summary, allow_nan=False)
 
 
 MISTAKES = {

@@ -14,7 +14,7 @@ from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
-from fedamp.runs import compare, setup
+from fedamp.runs import compare, material, setup
 from paper import experiments, results
 from paper import run as paper_run
 from paper.distil import distil
@@ -301,7 +301,7 @@ def nonsense(monkeypatch):
     def hold_out(clients, share, seed, on="validation"):
         return scramble(real(clients, share, seed, on), on)
 
-    def load_material(*given, _load=setup.load_material):
+    def load_material(*given, _load=material.load_material):
         material = _load(*given)
         return replace(material, clients=scramble(material.clients, "test"))
 
@@ -309,7 +309,7 @@ def nonsense(monkeypatch):
         if on == "validation":
             monkeypatch.setattr(Clients, "hold_out", hold_out)
         elif on == "test":
-            for where in (setup, paper_run):
+            for where in (setup, material, paper_run):
                 monkeypatch.setattr(where, "load_material", load_material)
 
     return begin

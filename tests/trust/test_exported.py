@@ -272,7 +272,7 @@ def test_a_silos_model_at_home_has_its_options(tmp_path):
     config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", model=Named("nets:rings"))
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
     silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
-    model = silo.setup.training.model
+    model = silo.setup.trainer.model
     silo._keep({"own": silo.setup.w}, {}, 1)
     own = model.fresh().eval()
     x = torch.randn(20, 5)

@@ -26,7 +26,7 @@ def accuracy(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
 
 def samples(result: fedamp.Result, client: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a client's scaled test samples, found without the engine's own evaluation."""
-    from fedamp.runs.setup import load_material
+    from fedamp.runs.material import load_material
 
     clients = load_material(result.config).clients
     return clients.samples(clients.test[client])
@@ -52,9 +52,9 @@ def test_an_observer_that_has_seen_enough_leaves_that_round(method, tmp_path):
 
 def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
     """Ctrl-C may fall right after a round was written down: that line goes, since its models are not kept."""
-    from fedamp.runs import loop
+    from fedamp.runs.standing import Standing
 
-    real, calls = loop._next, []
+    real, calls = Standing.after, []
 
     def broken(*args):
         calls.append(1)
@@ -62,7 +62,7 @@ def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(loop, "_next", broken)
+    monkeypatch.setattr(Standing, "after", broken)
     with pytest.raises(KeyboardInterrupt):
         fedamp.run(out=tmp_path / "run", **QUICK)
     monkeypatch.undo()

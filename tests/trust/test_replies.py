@@ -13,9 +13,10 @@ from fedamp.config import Named, RunConfig
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
 from fedamp.runs import replies
+from fedamp.runs.faults import poison
 from fedamp.runs.loop import play
 from fedamp.runs.replies import Limits, Measured
-from fedamp.runs.round import play_round, poison
+from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
 from helpers import ALL, Setup, assert_states_equal
@@ -83,7 +84,7 @@ def test_a_flip_three_times_as_large_is_refused_too(method):
 def test_who_is_refused_counts_as_absent(name):
     """To the server and to its own state: as if it had not been there."""
     lied, away = (Setup.of(name, own_init=True).play(2) for _ in range(2))
-    num_params = lied.training.model.num_params
+    num_params = lied.trainer.model.num_params
     everyone, others = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, True])
     tamper = poison([1], 10.0, num_params)
     played = play_round(
@@ -96,7 +97,7 @@ def test_who_is_refused_counts_as_absent(name):
 
 
 def round_3(setup, who):
-    return setup.training.local(setup.clients.take(who), 3)
+    return setup.trainer.local(setup.clients.take(who), 3)
 
 
 def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
@@ -425,10 +426,10 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
 
     made = deploy.assemble(replace(plan.config, engine="loop"))
     server, state = made.method.server_init(made.w), made.method.client_init(made.w)
-    tamper, everyone = poison([1], 10.0, made.training.model.num_params), torch.ones(3, dtype=torch.bool)
+    tamper, everyone = poison([1], 10.0, made.trainer.model.num_params), torch.ones(3, dtype=torch.bool)
     for k in range(1, 4):
         played = play_round(
-            *(made.method, server, state, k, lambda who, k=k: made.training.local(made.clients.take(who), k)),
+            *(made.method, server, state, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k)),
             *(everyone, tamper, True, [1]),
         )
         server, state = played.server, played.clients

@@ -73,7 +73,8 @@ def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Pat
     from fedamp.records.folder import RunFolder
     from fedamp.runs.identity import inputs_of, slug
     from fedamp.runs.loop import play
-    from fedamp.runs.setup import assemble, load_material
+    from fedamp.runs.material import load_material
+    from fedamp.runs.setup import assemble
 
     material = load_material(config, data_dir)
     inputs = inputs_of(config, material)

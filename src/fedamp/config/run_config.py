@@ -163,6 +163,11 @@ class RunConfig:
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
 
+    @property
+    def checks_replies(self) -> bool:
+        """Whether a reply that a federation would refuse is refused here too."""
+        return self.replies == "checked" or (self.replies == "auto" and bool(self.poisoned))
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
         """Return a configuration from a mapping; an unknown key is an error that lists the known ones."""

@@ -33,7 +33,8 @@ from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat, read_federation
 from fedamp.files import read_json
-from fedamp.runs import setup
+from fedamp.runs.material import Material, outputs_of
+from fedamp.runs.setup import assemble
 
 ADDRESS = "address.json"
 SECRET, PUBLIC, SCRIPT, FOLDER = 0o600, 0o644, 0o755, 0o700
@@ -154,12 +155,12 @@ def add(folder: Path, names: list[str]) -> list[str]:
 
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that no silo could follow, by trying it with rows of zeros."""
-    outputs, task = setup.outputs_of(plan.schema)
+    outputs, task = outputs_of(plan.schema)
     x = torch.zeros(20, *plan.schema.input_shape)
     y = torch.zeros(20) if plan.schema.labels is None else torch.arange(20) % outputs
     clients = Clients.of([(x, y)]).hold_out(plan.config.held_out, plan.config.seed, "test")
     config = replace(plan.config, clients=1, engine="loop", device="cpu")
-    setup.assemble(config, setup.Material(clients, outputs, task, {}, plan.schema))
+    assemble(config, Material(clients, outputs, task, {}, plan.schema))
 
 
 def code_of(plan: Plan) -> Path | None:

@@ -14,21 +14,35 @@ from typing import Any
 import numpy as np
 
 from fedamp import checks
-from fedamp.runs.setup import assemble, load_material, method_of, optimizer_of
-from fedamp.files import write_json, write_whole
-from fedamp.config import RunConfig, Named
+from fedamp.config import Named, RunConfig
 from fedamp.config.sources import parse_value
-from fedamp.records.differences import differences
 from fedamp.errors import UserError
-from fedamp.runs.loop import play
-from fedamp.runs.identity import data_digest, inputs_of
-from fedamp.records.inputs import CHANGED, Inputs
+from fedamp.files import read_json, write_json, write_whole
 from fedamp.methods import METHODS
-from fedamp.records.metrics import counted_clients, score_table, summarise
-from fedamp.records.reading import BEST, CHOSEN, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI, RunRecord, read_run, read_runs
-from fedamp.files import write_json, read_json
+from fedamp.records.differences import differences
 from fedamp.records.folder import RunFolder
+from fedamp.records.inputs import CHANGED, Inputs
+from fedamp.records.metrics import counted_clients, score_table, summarise
+from fedamp.records.reading import (
+    BEST,
+    CHOSEN,
+    DESCRIPTION,
+    INPUTS,
+    LINES,
+    MODELS,
+    RESULT,
+    SCHEMA,
+    XI,
+    RunRecord,
+    read_run,
+    read_runs,
+)
 from fedamp.rows import Rows
+from fedamp.runs.identity import data_digest, inputs_of
+from fedamp.runs.loop import play
+from fedamp.runs.material import load_material
+from fedamp.runs.parts import method_of, optimizer_of
+from fedamp.runs.setup import assemble
 
 PLAN = "comparison.json"
 
@@ -272,8 +286,6 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
     }
     write_json(target / DESCRIPTION, config.to_dict())
     write_json(target / RESULT, result)  # last of all: its presence says that the rest is whole
-
-
 
 
 def validation_score(record: RunRecord, metric: str) -> float:

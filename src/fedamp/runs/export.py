@@ -14,19 +14,18 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from fedamp import models
-from fedamp.files import write_whole
-from fedamp.models.fingerprint import structure_digest
+from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
-from fedamp.config import RunConfig
-from fedamp.models.dropout import own_stream
 from fedamp.errors import UserError
+from fedamp.files import read_json, write_whole
+from fedamp.models.dropout import own_stream
+from fedamp.models.fingerprint import structure_digest
 from fedamp.models.flat import FlatModel
-from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, read_run
-from fedamp.files import read_json
 from fedamp.records.folder import read_models
-from fedamp.runs.result import LAST, VALIDATED
+from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, read_run
 from fedamp.rows import Rows
+from fedamp.runs.result import LAST, VALIDATED
 
 PROBES = 8
 PROBE_SCALES = (0.1, 1.0, 10.0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from fedamp.methods import Method
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat import FlatModel
-from fedamp.methods import Method
 from fedamp.rows import Rows, State
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Needs:
 
 def needs(setup: Setup, rounds: int) -> Needs:
     """Return what a federation needs for a number of rounds."""
-    training, clients, w = setup.training, setup.clients, setup.w
+    training, clients, w = setup.trainer, setup.clients, setup.w
     sizes = [len(positions) for positions in clients.train]
     batching = training.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
@@ -116,7 +116,7 @@ def _bytes(tensor: Tensor) -> int:
 def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning where they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
-    together = f"{min(setup.training.chunks.size, len(setup.clients))} at once"
+    together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
     lines = [
         f"clients     {len(setup.clients)}, with {sum(facts['sizes'])} training samples in all",

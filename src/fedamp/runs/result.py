@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedamp.data.silos.schema import Schema
 from fedamp.config import RunConfig
+from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
-from fedamp.models.flat import FlatModel
 from fedamp.methods import Method
+from fedamp.models.flat import FlatModel
 from fedamp.records.metrics import Summary, finite, score_table
 from fedamp.rows import Rows
 

@@ -23,11 +23,11 @@ from fedamp.training.trainer import Trainer
 ENGINES = ("auto", "stacked", "loop")
 
 STACKED_ON_CPU = 110_000
-"""Parameters up to which stacking pays on a CPU: beyond, the rows of all clients together do not stay in its caches."""
+"""Parameters up to which stacking pays on a CPU: beyond that, the rows of all clients do not stay in its caches."""
 
 STACKED_WORK = 25_000_000
-"""Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond, a client's own matrices are
-large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
+"""Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond that, a client's own matrices
+are large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
 
 SMALL = 100_000
 """Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
@@ -37,13 +37,13 @@ STACK_VALUES = 1 << 27
 """Parameters that are stacked at once on a CPU, over all clients: bounds the memory of gradients and moments."""
 
 MEMORY_SHARE = 0.4
-"""Of a GPU's free memory, what the clients that are stacked at once may take: recorded passes need it twice."""
+"""Share of a GPU's free memory that the clients stacked at once may take: recorded passes need it twice."""
 
 COMPILE_PAYS = 2e14
 """Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s a shape."""
 
 COMPILE_SHAPES = 6
-"""Shapes of a stack's batches, over which it is never worth while."""
+"""Shapes of a stack's batches beyond which compiling never pays."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -
         trainer.model.only_vmap()
         fault = _fault(trainer, clients, w, "stacked")
     if fault is not None:
-        if (really := _fault(trainer, clients, w, "loop")) is not None:
-            raise UserError(f"a training step of {type(trainer.model.module).__name__} fails: {really}")
+        if (plain := _fault(trainer, clients, w, "loop")) is not None:
+            raise UserError(f"a training step of {type(trainer.model.module).__name__} fails: {plain}")
         name = type(trainer.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
         return loop("vmap can't take the model", warning)
@@ -151,7 +151,7 @@ def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
                 if streams(clients.x.device) != before:
                     return "it draws from a global stream of random numbers, once for all clients"
                 model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
-    except Exception as error:  # whatever a user's module does under vmap
+    except Exception as error:  # whatever a user's module may do under vmap
         return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
 

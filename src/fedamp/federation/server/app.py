@@ -18,7 +18,9 @@ from fedamp.federation.server.state import Hub
 from fedamp.federation.server.strategy import RowStrategy
 from fedamp.federation.wire.metrics import metric_names
 from fedamp.rows import Rows
-from fedamp.runs import setup
+from fedamp.runs.material import outputs_of
+from fedamp.runs.parts import first_models as build_first_models
+from fedamp.runs.parts import method_of, optimizer_of
 from fedamp.training.batches import Batching
 
 FOLDER = "FEDAMP_FEDERATION"  # the environment variable with the federation's folder
@@ -31,13 +33,13 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     if words := disagreement(plan.agreed(), plan.here()):
         raise UserError(f"the plan of the federation does not fit this installation: {words}")
     numbers = {member.key: member.number for member in federation.members}
-    method = setup.method_of(plan.config)
-    setup.optimizer_of(plan.config, method)  # one that the method can't take is told now
-    outputs, task = setup.outputs_of(plan.schema)
+    method = method_of(plan.config)
+    optimizer_of(plan.config, method)  # one that the method can't take is told now
+    outputs, task = outputs_of(plan.schema)
 
     def first_models(of: list[int]) -> tuple[Any, Rows]:
         shape, device = plan.schema.input_shape, torch.device("cpu")
-        return setup.first_models(plan.config, shape, outputs, of, None, device)
+        return build_first_models(plan.config, shape, outputs, of, None, device)
 
     flat, first = first_models([0])
     batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)

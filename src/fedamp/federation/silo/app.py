@@ -126,7 +126,7 @@ def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
 
 def _told(silo: Silo, metrics: dict[str, float]) -> str:
     """Return the scores in words."""
-    metric = silo.setup.training.task.metric
+    metric = silo.setup.trainer.task.metric
     words = {"own": "own model", "received": "received model"}
     scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in words}
     form = "{} {:.2%}" if metric == "accuracy" else "{} RMSE {:.4g}"

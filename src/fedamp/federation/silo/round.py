@@ -20,7 +20,8 @@ from fedamp.federation.wire import reply_checks
 from fedamp.records.metrics import finite
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
-from fedamp.runs.setup import Setup, assemble, outputs_of, silo_material
+from fedamp.runs.material import outputs_of, silo_material
+from fedamp.runs.setup import Setup, assemble
 from fedamp.training.evaluate import evaluate
 from fedamp.training.process import use_threads
 
@@ -59,7 +60,7 @@ class Silo:
 
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""
-        method, training, clients = self.setup.method, self.setup.training, self.setup.clients
+        method, training, clients = self.setup.method, self.setup.trainer, self.setup.clients
         state = self._state(accepted)
         message = self._here(message)
         with use_threads(self.setup.choice.threads):
@@ -105,7 +106,7 @@ class Silo:
         return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
 
     def _scores(self, first: str, models: Mapping[str, Rows]) -> dict[str, float]:
-        training, clients, scores = self.setup.training, self.setup.clients, {}
+        training, clients, scores = self.setup.trainer, self.setup.clients, {}
         for on in ("test", "validation"):
             if not getattr(clients, on):
                 continue
@@ -120,10 +121,10 @@ class Silo:
         each one's own score. What was received in round k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
-        flat, plan = self.setup.training.model, self.seat.plan
+        flat, plan = self.setup.trainer.model, self.seat.plan
         shape, outputs = plan.schema.input_shape, outputs_of(plan.schema)[0]
         how = export.how_to_build(plan.config, flat.module, shape, outputs)
-        metric = self.setup.training.task.metric
+        metric = self.setup.trainer.task.metric
         for entry, row in models.items():
             score = {
                 "metric": metric,
