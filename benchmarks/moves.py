@@ -16,7 +16,7 @@ from torch import nn
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.data.given import as_clients
+from fedamp.data.in_memory import as_clients
 from fedamp.rows import Message, Rows
 from fedamp.runs.faults import draw_present
 from fedamp.runs.replies import FREE, Measured, measure, usual_moves, waiting

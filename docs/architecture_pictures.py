@@ -160,7 +160,7 @@ def way_of_a_run() -> str:
 def way_of_a_reply() -> str:
     """Return the second picture: a federation's message to a silo, and the way of the reply back."""
     server = [
-        Box(50, 70, 300, 76, "Who takes part", ("federation/server/strategy.py",), ("known, online, not set aside",)),
+        Box(50, 70, 300, 76, "Who takes part", ("federation/server/attendance.py",), ("known, online, not set aside",)),
         Box(50, 176, 300, 76, "The server's rows", ("federation/server/state.py",), ("server_send: a message each",)),
         Box(
             50,

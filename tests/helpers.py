@@ -44,12 +44,12 @@ def data(sizes: Sequence[int], seed: int = 0) -> Clients:
 
 
 @dataclass
-class Setup:
+class SmallFederation:
     """A federation that can be played round by round with one method."""
 
     method: Method
     clients: Clients
-    training: Trainer
+    trainer: Trainer
     server: State
     state: State
     k: int = 0
@@ -67,7 +67,7 @@ class Setup:
         clients: Clients | None = None,
         seed: int = 0,
         **hyperparameters: Any,
-    ) -> Setup:
+    ) -> SmallFederation:
         method = make_method(method, **hyperparameters) if isinstance(method, str) else method
         torch.manual_seed(seed)
         model = FlatModel(module or mlp())
@@ -76,10 +76,10 @@ class Setup:
         if own_init:
             w = Rows(w.params + 0.5 * torch.randn_like(w.params), w.buffers)
         optimizer = optimizer or Optimizer(method.optimizer, 0.05)
-        training = Trainer(model, TrainingConfig(optimizer, batching or Batching(4, epochs=1), seed))
-        return cls(method, clients, training, method.server_init(w), method.client_init(w))
+        trainer = Trainer(model, TrainingConfig(optimizer, batching or Batching(4, epochs=1), seed))
+        return cls(method, clients, trainer, method.server_init(w), method.client_init(w))
 
-    def play(self, rounds: int = 1, present: Tensor | None = None) -> Setup:
+    def play(self, rounds: int = 1, present: Tensor | None = None) -> SmallFederation:
         for _ in range(rounds):
             self.k += 1
             here = torch.ones(len(self.clients), dtype=torch.bool) if present is None else present

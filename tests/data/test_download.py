@@ -16,9 +16,9 @@ import pytest
 
 pytest.importorskip("pooch")
 
-from fedamp.data import published
-from fedamp.data.download import fetch
-from fedamp.data.published import File, Source
+from fedamp.data.published.catalogue import File, Source
+from fedamp.data.published.download import fetch
+from fedamp.data.published.status import check
 
 LABELS = gzip.compress(b"\0\0\x08\x01\0\0\0\x03" + bytes([1, 2, 3]), mtime=0)
 PIXELS = gzip.compress(b"\0\0\x08\x03\0\0\0\x01\0\0\0\x64\0\0\0\x64" + bytes(range(100)) * 100, mtime=0)
@@ -158,7 +158,7 @@ def test_files_are_fetched_once(tmp_path, server, plain, capsys):
     assert found(tmp_path) == {"some/labels.gz": LABELS, "some/pixels.gz": PIXELS}
     assert server.asked == ["labels.gz", "pixels.gz"]
     assert capsys.readouterr() == ("", "")
-    assert published.check("some", tmp_path, plain) == []
+    assert check("some", tmp_path, plain) == []
     assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "some").iterdir())
     fetch("some", tmp_path, progress=False, sources=plain)
     assert len(server.asked) == 2
@@ -179,7 +179,7 @@ def test_unpacked_files_are_read_since_the_checksum_is_of_the_packed_ones(tmp_pa
     own.mkdir()
     (own / "labels").write_bytes(gzip.decompress(LABELS))
     (own / "pixels").write_bytes(gzip.decompress(PIXELS)[:-1])
-    assert ["pixels has only 9999 bytes" in fault for fault in published.check("some", tmp_path, plain)] == [True]
+    assert ["pixels has only 9999 bytes" in fault for fault in check("some", tmp_path, plain)] == [True]
     fetch("some", tmp_path, progress=False, sources=plain)
     assert server.asked == ["pixels.gz"]
 
@@ -199,12 +199,12 @@ def summed(file):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("breaks off", "IncompleteRead|bytes came"),
-        ("says more", "IncompleteRead|bytes came"),
+        ("breaks off", "IncompleteRead|bytes arrived"),
+        ("says more", "IncompleteRead|bytes arrived"),
         ("says less", "does not match the known hash|damaged gzip"),
         ("other file", "does not match the known hash"),
         ("no file", "does not match the known hash|begins with 3c 68 74 6d"),
-        ("too long", "which is too long|damaged gzip|more bytes"),
+        ("too long", "it is longer than|damaged gzip|more bytes"),
         (404, "404"),
     ],
 )
@@ -275,8 +275,8 @@ def test_a_malicious_member_goes_nowhere(tmp_path, server, packed, pack, evil):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"in/labels.gz": LABELS, "in/names.txt": TEXT}, "its archive is without sub/pixels.gz"),
-        ({"labels.gz": LABELS, "../in/sub/pixels.gz": PIXELS}, "is without labels.gz, sub/pixels.gz"),
+        ({"in/labels.gz": LABELS, "in/names.txt": TEXT}, "its archive lacks sub/pixels.gz"),
+        ({"labels.gz": LABELS, "../in/sub/pixels.gz": PIXELS}, "lacks labels.gz, sub/pixels.gz"),
         (MEMBERS | {"in/labels.gz": OTHER}, "not the file that was published: labels.gz has sha256"),
         (MEMBERS | {"in/sub/pixels.gz": b"damaged"}, "not the file that was published: sub/pixels.gz begins with"),
         (MEMBERS | {"in/labels.gz": bytes(9000)}, r"labels.gz would have 9000 bytes, expected \d+ at most"),
@@ -318,11 +318,11 @@ def test_archives_damaged_anywhere(tmp_path, server, packed):
 @pytest.mark.parametrize("pack", [tarred], indirect=True)
 def test_a_link_is_not_followed(tmp_path, server, packed):
     server.files["some.archive"] = tarred(MEMBERS | {"in/labels.gz": None})
-    fails(tmp_path, packed, "is without labels.gz")
+    fails(tmp_path, packed, "lacks labels.gz")
 
 
 def test_an_archive_that_is_too_long(tmp_path, server, packed):
-    fails(tmp_path, {"some": replace(packed["some"], limit=100)}, "more than 100 bytes came")
+    fails(tmp_path, {"some": replace(packed["some"], limit=100)}, "it is longer than the 100 bytes that it may have")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, server, plain):
@@ -349,6 +349,7 @@ def test_without_pooch(tmp_path, plain, monkeypatch):
 
 
 def test_importing_data_imports_nothing_that_goes_online():
-    code = "import sys, fedamp.data, fedamp.data.download; print(*{'pooch', 'requests', 'urllib3'} & set(sys.modules))"
+    imports = "import sys, fedamp.data, fedamp.data.published.download"
+    code = f"{imports}; print(*{{'pooch', 'requests', 'urllib3', 'platformdirs'}} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == []

@@ -20,7 +20,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fedamp.config import Named, RunConfig
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
-from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat
+from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
 from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
@@ -126,8 +126,8 @@ class Local:
     def __post_init__(self) -> None:
         self.paths = sorted(self.data.glob("*.npz"))
         for i, path in enumerate(self.paths):
-            seat = Seat(self.plan, f"silo-{i}", i, "nowhere:1")
-            self.houses[i] = House(seat, path, self.folder / f"house-{i}")
+            silo_config = SiloConfig(self.plan, f"silo-{i}", i, "nowhere:1")
+            self.houses[i] = House(silo_config, path, self.folder / f"house-{i}")
 
     @property
     def federation(self) -> Federation:

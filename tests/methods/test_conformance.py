@@ -15,16 +15,16 @@ from fedamp.runs.parts import check_optimizer
 from fedamp.runs.round import play_round
 from fedamp.training.batches import Batching
 from fedamp.training.optimizers import Optimizer
-from helpers import ALL, Setup, assert_states_equal, data, frozen, mlp
+from helpers import ALL, SmallFederation, assert_states_equal, data, frozen, mlp
 
 everywhere = pytest.mark.parametrize("name", ALL)
 SIZES = (5, 9, 13, 4, 20)
 
 
-def federation(name: str, **settings) -> Setup:
+def federation(name: str, **settings) -> SmallFederation:
     """All that can go wrong at once: unequal clients, BatchNorm, Dropout, own first models."""
     given = {"sizes": SIZES, "module": mlp(norm=True, dropout=0.2), "own_init": True, **settings}
-    return Setup.of(name, **given)
+    return SmallFederation.of(name, **given)
 
 
 @everywhere

@@ -19,7 +19,7 @@ from fedamp.training.process import use_threads
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
 from fedamp.training.stacked.local import LocalStack
 from fedamp.training.trainer import Trainer
-from helpers import ALL, Setup, data, mlp
+from helpers import ALL, SmallFederation, data, mlp
 
 SIZES = (5, 9, 13, 4, 20, 9)
 
@@ -95,15 +95,15 @@ def both_ways(name, kind, dtype=torch.float64, chunk=ALL_AT_ONCE, batching=None,
     # An attention's key bias has no influence on the output: its true gradient is 0, and Adam makes steps of the
     # rounding errors that are left. test_adam_and_a_parameter_without_influence shows that this does no harm.
     optimizer = optimizer or Optimizer("sgd" if kind == "transformer" else METHODS[name].optimizer, 0.01)
-    loop = Setup.of(name, **settings, optimizer=optimizer)
-    stacked = Setup.of(name, **settings, optimizer=optimizer)
+    loop = SmallFederation.of(name, **settings, optimizer=optimizer)
+    stacked = SmallFederation.of(name, **settings, optimizer=optimizer)
     stacked.training = stacked.training.changed(engine="stacked", chunk=chunk)
     assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
     assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
     return loop, stacked
 
 
-def assert_same(a: Setup, b: Setup, tolerance: float) -> None:
+def assert_same(a: SmallFederation, b: SmallFederation, tolerance: float) -> None:
     for name, rows in a.state.rows.items():
         torch.testing.assert_close(b.state.rows[name].params, rows.params, rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(b.state.rows[name].buffers, rows.buffers, rtol=tolerance, atol=tolerance)

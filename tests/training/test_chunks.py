@@ -10,7 +10,7 @@ from fedamp.rows import Rows, State
 from fedamp.training import choice
 from fedamp.training.batches import Batching
 from fedamp.training.stacked.chunks import ALL_AT_ONCE, Chunks
-from helpers import Setup, data, mlp
+from helpers import SmallFederation, data, mlp
 
 
 def test_every_client_is_taken_once():
@@ -56,9 +56,9 @@ def small_memory(monkeypatch, most: int) -> None:
 @pytest.mark.parametrize("name", ["fedamp", "scaffold", "apfl"])
 def test_training_survives_and_gives_the_same_numbers(name, monkeypatch):
     settings = {"module": mlp(norm=True), "clients": data((5, 9, 13, 4, 20, 9)), "batching": Batching(4, epochs=2)}
-    loop = Setup.of(name, **settings).play(3)
+    loop = SmallFederation.of(name, **settings).play(3)
     small_memory(monkeypatch, 2)
-    stacked = Setup.of(name, **settings)
+    stacked = SmallFederation.of(name, **settings)
     stacked.training = stacked.training.changed(engine="stacked", chunk=ALL_AT_ONCE)
     stacked.play(3)
     assert stacked.trainer.chunks.size == 1
@@ -110,7 +110,7 @@ def test_one_row_that_all_clients_share_is_picked_without_a_copy():
 
 @pytest.mark.parametrize("size", [1, 2, 10])
 def test_training_does_not_write_to_what_it_is_given(size):
-    a = Setup.of("fedavg", sizes=(6, 7, 8))
+    a = SmallFederation.of("fedavg", sizes=(6, 7, 8))
     trainer = a.training.changed(engine="stacked", chunk=size)
     first = a.trainer.model.row()
     before = first.params.clone()
@@ -120,7 +120,7 @@ def test_training_does_not_write_to_what_it_is_given(size):
 
 
 def test_a_round_of_everyone_copies_no_state(monkeypatch):
-    a = Setup.of("scaffold", sizes=(6, 7, 8))
+    a = SmallFederation.of("scaffold", sizes=(6, 7, 8))
     monkeypatch.setattr(State, "take", None)
     monkeypatch.setattr(State, "put", None)
     a.play(2)

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 
 from fedamp.records.metrics import score_table, summarise, worse_off
 from fedamp.training.evaluate import evaluate
-from helpers import Setup, mlp
+from helpers import SmallFederation, mlp
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 @pytest.mark.parametrize("tests", [[8, 8, 8], [8, 3, 5]])
 def test_scores_by_hand(engine, tests):
-    a = Setup.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
+    a = SmallFederation.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
     clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, tests, strict=True)))
     training, rows = a.training.changed(engine=engine, chunk=2), a.rounds[-1].models["own"]
     scores = evaluate(training, clients, rows)
@@ -29,7 +29,7 @@ def test_scores_by_hand(engine, tests):
 
 
 def test_no_samples_to_score_on():
-    a = Setup.of("separate")
+    a = SmallFederation.of("separate")
     with pytest.raises(ValueError, match="not every client has test samples"):
         evaluate(a.training, a.clients, a.state.rows["w"])
 

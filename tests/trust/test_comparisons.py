@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_report import write_run
 
 from fedamp.cli.terminal import mean_of
 from fedamp.config import Named
@@ -18,6 +17,7 @@ from fedamp.runs import compare, material, setup
 from paper import experiments, results
 from paper import run as paper_run
 from paper.distil import distil
+from run_folders import write_run
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
 SCORES = [(0.5, 0.6, 0.7)]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.data.given import as_clients
+from fedamp.data.in_memory import as_clients
 from fedamp.methods import METHODS
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.runs.export import export_client
@@ -191,14 +191,14 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
     from fedamp.config import Named, RunConfig
     from fedamp.data.silos.read import read_silo
     from fedamp.data.silos.schema import make_schema
-    from fedamp.federation.plan import Plan, Seat
+    from fedamp.federation.plan import Plan, SiloConfig
     from fedamp.federation.silo.round import open_silo
 
     rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
     config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
-    silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
+    silo = open_silo(SiloConfig(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
     method, server = silo.setup.method, silo.setup.method.server_init(silo.setup.w)
     _, message = method.server_send(server, 1)
     _, metrics = silo.play(1, 0, message)
@@ -211,7 +211,7 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
 def test_an_export_of_a_run_that_was_broken_off_says_so(tmp_path):
     fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 2, **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
-    assert "broken off after 2 of 6 rounds" in spec["score"]["why_this_round"]
+    assert "interrupted after 2 of 6 rounds" in spec["score"]["why_this_round"]
     fedamp.run(out=tmp_path / "run", **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
     assert "broken off" not in spec["score"]["why_this_round"]

@@ -20,7 +20,7 @@ from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.tasks import regression
 from fedamp.training.trainer import Trainer
-from helpers import Setup, data, mlp
+from helpers import SmallFederation, data, mlp
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05),
@@ -207,7 +207,7 @@ def test_all_at_once_equals_one_at_a_time(which, module):
     ],
 )
 def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperparameters, optimizer):
-    played = Setup.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
+    played = SmallFederation.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
     own, received = played.models("own"), played.models("received")
     assert own.isfinite().all()
     assert (own - received).norm() < 1e-3 * received.norm()
@@ -217,7 +217,7 @@ def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperpar
 
 @pytest.mark.parametrize("method", [FedAMP(alpha=2.0), FedProx(mu=0.5), FedProx()])
 def test_no_word_where_a_client_can_move(method):
-    assert Setup.of(method).play(1).rounds[-1].diagnostics["events"] == []
+    assert SmallFederation.of(method).play(1).rounds[-1].diagnostics["events"] == []
 
 
 def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
@@ -230,6 +230,6 @@ def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
     monkeypatch.setattr(strategy.time, "sleep", waits)
     silos = write_silos(tmp_path / "data")
     plan = plan_of(silos, {"name": "fedamp", "alpha": 1e-6}, rounds=3, optimizer="sgd", lr=0.01)
-    state = Local(tmp_path, plan, silos).serve().hub.state
+    state = Local(tmp_path, plan, silos).serve().state.method_state
     assert torch.equal(state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
     assert state.rows["w"].params.isfinite().all()

@@ -117,7 +117,7 @@ def test_whole_numbers_that_are_nearly_all_different_are_a_guess(fedamp_command)
 def test_a_word_among_amounts_is_told(fedamp_command):
     write_csv("silos", lambda silo, row: f"{amounts(silo)[row]}.5" if row else "gone")
     told = told_by(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert any("beside 'gone': taken as classes; for amounts correct these words" in warning for warning in told)
+    assert any("beside 'gone': taken as classes; for amounts correct those words" in warning for warning in told)
 
 
 def test_missing_labels_are_told(fedamp_command):
@@ -194,7 +194,7 @@ def test_a_federation_tells_what_its_schemas_leave_in_doubt(fedamp_command):
     code, _, err = fedamp_command("federation", "init", "fed", "--silos", "u,v,w", *schemas)
     assert code == 0, err
     assert "'no' (in 'u.json') and 'NO' (in 'v.json')" in err
-    assert "labels of 'w.json' stand in no other silo" in err
+    assert "labels of 'w.json' occur in no other silo" in err
     code, out, _ = fedamp_command("silo", "check", "fed/bundles/v", "--data", "silos/v.csv", "--offline")
     assert code == 0, out
     assert "warning: labels look alike" in out
@@ -211,7 +211,7 @@ def test_labels_of_other_case_are_told(fedamp_command):
     (told,) = result["warnings"]
     assert "'NO' (in 'v')" in told
     assert "'no' (in 'u', 'w')" in told
-    assert told.endswith("write them in one way in all silos")
+    assert told.endswith("write them the same way in all silos")
     _, _, err = fedamp_command("data", "schema", "silos", "--label", "y", "--out", "s.json")
     assert f"warning: {told}" in err
     fedamp_command("data", "schema", "silos/v.csv", "--label", "y", "--out", "v.json")
@@ -228,7 +228,7 @@ def test_labels_of_other_case_are_told(fedamp_command):
 def test_labels_that_no_other_silo_has_are_told(fedamp_command):
     write_csv("silos", lambda silo, row: (("no", "yes"), ("no", "yes"), ("0", "1"))[silo][row % 2])
     (told,) = told_by(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert "labels of 'w' stand in no other silo ('w' has '0', '1'; 'u' has 'no', 'yes')" in told
+    assert "labels of 'w' occur in no other silo ('w' has '0', '1'; 'u' has 'no', 'yes')" in told
 
 
 def test_words_of_inputs_that_look_alike_are_told(tmp_path, fedamp_command):

@@ -48,9 +48,9 @@ def federation_init(
     """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
     needs_extra()
     from fedamp.config.sources import read_toml
-    from fedamp.data.silos.doubts import schema_doubts
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
+    from fedamp.data.silos.warnings import schema_warnings
     from fedamp.federation import provision
     from fedamp.federation.configure import configured_for
     from fedamp.federation.plan import Plan, Rules
@@ -72,7 +72,7 @@ def federation_init(
     ):
         warn(each)
     asked = flags.get("task") or (read_toml(config) if config else {}).get("task", "auto")
-    for each in schema_doubts(parts, paths, asked):
+    for each in schema_warnings(parts, paths, asked):
         warn(each)
     say(f"{folder} holds the federation {title}; read {folder / 'README.md'}")
     for each in names:
@@ -86,14 +86,14 @@ def federation_add(
     """Give a federation more silos."""
     needs_extra()
     from fedamp.federation import provision
-    from fedamp.federation.server import operate
+    from fedamp.federation.server import commands
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
     for warning in provision.add(folder, names):
         warn(warning)
     for each in names:
         say(f"for the operator of {each}: {folder / 'bundles' / each}.zip")
-    if operate.status(folder)[0] is not None:
+    if commands.status(folder)[0] is not None:
         say("the server is up: stop it and start it again to let them in; it goes on where it was")
 
 
@@ -105,14 +105,14 @@ def federation_up(
 ) -> None:
     """Run the server until the last round is done; stopped and started again, it goes on where it was."""
     needs_extra()
-    from fedamp.federation.server import operate
+    from fedamp.federation.server import commands
 
-    if host != operate.HERE:
+    if host != commands.HERE:
         warn(
             "whoever reaches this port can start runs and register keys, not only the silos; "
             "better leave --host as it is, and let the silos in through nginx (server/nginx.conf)"
         )
-    code = operate.up(folder, host, port, say)
+    code = commands.up(folder, host, port, say)
     if code:
         raise typer.Exit(code)
 
@@ -120,9 +120,9 @@ def federation_up(
 @federation_app.command("status")
 def federation_status(folder: Folder) -> None:
     """Show whether the server is up, and who is in."""
-    from fedamp.federation.server import operate
+    from fedamp.federation.server import commands
 
-    pid, said = operate.status(folder)
+    pid, said = commands.status(folder)
     say(f"the server is up, as process {pid}" if pid else "the server is not up")
     if not said:
         return say("no round has been played yet")
@@ -137,17 +137,17 @@ def federation_status(folder: Folder) -> None:
 @federation_app.command("stop")
 def federation_stop(folder: Folder) -> None:
     """Stop the server; started again, it goes on where it was."""
-    from fedamp.federation.server import operate
+    from fedamp.federation.server import commands
 
-    say("stopped" if operate.stop(folder) else "the server is not up")
+    say("stopped" if commands.stop(folder) else "the server is not up")
 
 
 @federation_app.command("admit")
 def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A silo that was set aside.")]) -> None:
     """Let a silo that was set aside take part again."""
-    from fedamp.federation.server import operate
+    from fedamp.federation.server import commands
 
-    operate.admit(folder, silo)
+    commands.admit(folder, silo)
     say(f"{silo} may take part again, from the next round on")
 
 
@@ -160,6 +160,6 @@ def federation_try(
 ) -> None:
     """Show the whole thing on this machine: a server and three silos with digits, with certificates and keys."""
     needs_extra()
-    from fedamp.federation import trial
+    from fedamp.federation import demo
 
-    trial.play(method, rounds, dir, keep, say, out.print)
+    demo.play(method, rounds, dir, keep, say, out.print)

@@ -41,5 +41,5 @@ def silo_up(bundle: Bundle, data: Data) -> None:
     needs_extra()
     from fedamp.federation.silo import checkup, connect
 
-    seat = checkup.check_quickly(bundle, data)
-    connect.up(seat, bundle, data, say)
+    silo_config = checkup.check_quickly(bundle, data)
+    connect.up(silo_config, bundle, data, say)

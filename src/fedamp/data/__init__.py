@@ -1,7 +1,8 @@
-"""The data sets, by name. Each is one short function; adding one is that and a line here, or, where it has
-published files, in files.py.
+"""Data: a name or a path -> arrays -> who gets which samples -> `Clients`.
 
-`digits` comes with the package. The others are read from files that `fedamp data fetch` gets, or that you have.
+Data sets are known by name. `digits` comes with the package. The others are read from files that `fedamp data fetch`
+gets, or that you have (`published`). To add one, write a function that returns a `Dataset`, and give it a line in
+`DATA`; where it has published files, in `published.pictures.LOADERS` and `published.catalogue.SOURCES`.
 """
 
 import functools
@@ -12,7 +13,10 @@ from pathlib import Path
 from fedamp import checks
 from fedamp.data.dataset import Dataset
 from fedamp.data.digits import load_digits
-from fedamp.data.published import LOADERS, SOURCES, Source, Status, check, data_dir, status
+from fedamp.data.published.catalogue import SOURCES, Source
+from fedamp.data.published.folder import data_dir
+from fedamp.data.published.pictures import LOADERS
+from fedamp.data.published.status import Status, check, status
 
 
 @functools.wraps(load_digits)
@@ -27,14 +31,14 @@ DATA: dict[str, Callable[[Path], Dataset]] = {"digits": _digits, **LOADERS}
 def load_data(name: str, folder: Path | None = None) -> Dataset:
     """Return a data set by its name; a wrong name is an error that lists the right ones.
 
-    `folder` is where the data sets lie, each in a folder of its name; where none is given, `data_dir` says where.
+    `folder` is where the data sets lie, each in a folder of its name; without it, `data_dir` says where.
 
     >>> load_data("digits").input_shape
     (8, 8)
     """
     checks.one_of("data set", name, DATA)
     if name not in SOURCES:
-        return DATA[name](Path())  # it has no files, so it matters not where they would lie
+        return DATA[name](Path())  # it has no files, so that no folder need be known
     return DATA[name](data_dir(folder) / name)
 
 

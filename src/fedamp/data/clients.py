@@ -123,10 +123,10 @@ class Clients:
         """Return clients that each keep a share of their training samples for `validation` or `test`.
 
         What is held out for anyone leaves everyone's training: where clients share samples, a score on what another
-        client learned from would be no score on unseen samples.
+        client learned from would not be on unseen samples.
         """
-        said = "held_out" if name == "test" else name
-        checks.share(said, share)
+        parameter = "held_out" if name == "test" else name
+        checks.share(parameter, share)
         if name == "test" and not share:
             raise UserError("held_out is 0, but without test samples nothing can be scored; expected a share over 0")
         if not share:
@@ -136,7 +136,7 @@ class Clients:
             count = round(share * len(positions))
             if not 0 < count < len(positions):
                 raise UserError(
-                    f"{said} is {share}, which leaves client {number} with {len(positions) - count} of its "
+                    f"{parameter} is {share}, which leaves client {number} with {len(positions) - count} of its "
                     f"{len(positions)} samples to train on and {count} held out; expected at least one of each"
                 )
             order = torch.from_numpy(seeds.generator(seed, name, number).permutation(len(positions)))
@@ -150,8 +150,8 @@ class Clients:
         for number, positions in zip(self.numbers, train, strict=True):
             if not len(positions):
                 raise UserError(
-                    f"{said} is {share}, and all samples that client {number} would train on are held out for it or "
-                    "for those it shares them with; lower it, or use fewer clients"
+                    f"{parameter} is {share}, and all samples that client {number} would train on are held out for it "
+                    "or for those it shares them with; lower it, or use fewer clients"
                 )
         if name == "test":
             return replace(self, train=tuple(train), test=tuple(held))
@@ -166,7 +166,7 @@ class Clients:
         checks.share("label_noise", share)
         for number in who or ():
             if number not in self.numbers:
-                raise UserError(f"noisy client is {number!r}; expected numbers from {_range(self.numbers)}")
+                raise UserError(f"noisy client is {number!r}; expected a number from {_range(self.numbers)}")
         if not share:
             return self
         if num_classes < 2:

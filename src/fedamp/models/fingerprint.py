@@ -33,7 +33,7 @@ LIBRARIES = tuple(
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""
 RECORDED_AS = {"fedamp.models.zoo": "fedamp.models", "fedamp.methods.attention": "fedamp.attention"}
-"""Modules of this package that were elsewhere once. Digests keep the old names: old run folders are still known."""
+"""Where modules of this package used to be: digests keep the old names, so that old run folders are still known."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
 
 

@@ -16,10 +16,12 @@ from fedamp.config.run_config import is_folder
 from fedamp.data import load_data
 from fedamp.data.clients import Clients
 from fedamp.data.partition import make_setting
-from fedamp.data.silos.doubts import guess_task, silo_doubts, task_doubts
-from fedamp.data.silos.read import RawSilo, count_silos, read_silos
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.read import count_silos, read_silos
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema_file import read_schema
+from fedamp.data.silos.targets import guess_task
+from fedamp.data.silos.warnings import silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.training.tasks import CLASSIFICATION, Task, regression
 
@@ -117,7 +119,7 @@ def _silos(config: RunConfig) -> Material:
     schema = agreed or make_schema(silos, config.task)
     material = silo_material(config, silos, schema, range(len(silos)))
     task = config.task if agreed is None else agreed.task
-    return replace(material, warnings=tuple(silo_doubts(silos, schema, task)))
+    return replace(material, warnings=tuple(silo_warnings(silos, schema, task)))
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
@@ -146,7 +148,7 @@ def given_material(clients: Clients, asked: str) -> Material:
     """Return what there is to learn from samples that were handed over; the task goes by the targets' type."""
     targets = clients.y.cpu().numpy()
     task = guess_task([targets]) if asked == "auto" else asked
-    warnings = tuple(task_doubts([targets], asked))
+    warnings = tuple(task_warnings([targets], asked))
     if task == "regression":
         numbers = clients.y.to(torch.get_default_dtype())
         return Material(replace(clients, y=numbers), 1, regression(), {}, warnings=warnings)

@@ -18,6 +18,7 @@ from fedamp.errors import UserError
 from fedamp.methods import METHODS, Method
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat import FlatModel
+from fedamp.records.facts import Facts
 from fedamp.rows import Rows
 from fedamp.runs.faults import Tamper, poison
 from fedamp.runs.material import Material, given_material, load_material
@@ -143,7 +144,7 @@ def _facts(
     config: RunConfig, material: Material, clients: Clients, trainer: Trainer, choice: Choice, method: Method
 ) -> dict[str, Any]:
     """Return what is written down of a run besides its configuration."""
-    return {
+    facts = {
         **material.facts,
         "task": material.task.name,
         "poisoned": list(config.poisoned),
@@ -165,6 +166,7 @@ def _facts(
         "optimizer": trainer.config.optimizer.name,
         "lr": trainer.config.optimizer.lr,
     }
+    return Facts(**facts).to_dict()
 
 
 def _listed(value: Any) -> Any:

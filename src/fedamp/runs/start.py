@@ -13,7 +13,7 @@ from fedamp import checks
 from fedamp.config import Named, RunConfig
 from fedamp.config.run_config import GIVEN
 from fedamp.config.sources import with_silos
-from fedamp.data.given import as_clients
+from fedamp.data.in_memory import as_clients
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.records.folder import RunFolder

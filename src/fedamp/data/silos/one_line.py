@@ -1,0 +1,51 @@
+"""Values, lists and paths as they stand in a message of one line: short, and with nothing that would break it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+
+def shown(path: Path) -> str:
+    """Return a path for an error's one line."""
+    return str(path) if str(path).isprintable() else repr(str(path))
+
+
+def brief(value: object, most: int = 60) -> str:
+    """Return a value for an error's one line, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def listed(values: Iterable[object], most: int = 12) -> str:
+    """Return values for an error's one line; of many, the first and the count of the others.
+
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    shown_ones = [brief(value) for value in values]
+    more = f" and {len(shown_ones) - most} more" if len(shown_ones) > most else ""
+    return (", ".join(shown_ones[:most]) or "none") + more
+
+
+def differing_names(what: str, expected: Collection[str], found: Collection[str]) -> str:
+    """Return in words which names are missing and which are not expected; "" where both have the same.
+
+    >>> differing_names("column", ["age", "sex"], ["age", "size", "ward"])
+    "column 'sex' is missing and columns 'size', 'ward' are not expected"
+    """
+    parts = []
+    for names, fault in (
+        ([name for name in expected if name not in found], "missing"),
+        ([name for name in found if name not in expected], "not expected"),
+    ):
+        if names:
+            noun, verb = (what, "is") if len(names) == 1 else (f"{what}s", "are")
+            parts.append(f"{noun} {listed(names)} {verb} {fault}")
+    return " and ".join(parts)
+
+
+def one_line(text: str, most: int = 160) -> str:
+    """Return a text from elsewhere, cut where it is long, with nothing in it that would break a line."""
+    text = "".join(character if character.isprintable() else "?" for character in text)
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,23 @@
+"""What silos that never meet must agree on: the columns, the classes, and how inputs are scaled.
+
+Each silo describes its own rows by a partial schema (counts, means, spreads, names of classes and words), and the
+partial schemas are merged. Merging gives what one schema made of all rows gives. A schema holds no row, but its names
+and means are read by everyone who gets it.
+"""
+
+from fedamp.data.silos.schema.apply import apply_schema, check_agreed
+from fedamp.data.silos.schema.definition import TASKS, VERSION, Schema
+from fedamp.data.silos.schema.make import make_schema
+from fedamp.data.silos.schema.merge import merge_schemas
+from fedamp.data.silos.schema.notes import schema_notes
+
+__all__ = [
+    "TASKS",
+    "VERSION",
+    "Schema",
+    "apply_schema",
+    "check_agreed",
+    "make_schema",
+    "merge_schemas",
+    "schema_notes",
+]

@@ -1,0 +1,93 @@
+"""A schema from rows: of one silo alone, or of silos that lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedamp import checks
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.schema.definition import TASKS, Schema, inputs_of
+from fedamp.data.silos.schema.merge import check_classes, merge
+from fedamp.data.silos.targets import amounts, guess_task, labels_of, sorted_labels
+from fedamp.errors import UserError
+
+Floats = NDArray[np.float64]
+
+
+def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
+    """Return the schema of silos that lie together, or of one silo alone, to be merged with the others'.
+
+    "auto" goes by the targets' type (`guess_task`): floats are a regression, whole numbers and words are classes.
+    Several silos that are described apart should name their task: one of them may write 25 where the others write
+    25.0. Columns are in the order of the first silo. One silo alone may have a single class; a federation needs two.
+    """
+    checks.one_of("task", task, ("auto", *TASKS))
+    if not silos:
+        raise UserError("there are no silos; expected at least one")
+    if task == "auto":
+        task = guess_task([silo.y for silo in silos])
+    names = [f"silo {silo.name!r}" for silo in silos]
+    merged = merge([_describe(silo, task) for silo in silos], names)
+    if len(silos) > 1:
+        check_classes(merged)
+    return merged
+
+
+def _describe(silo: RawSilo, task: str) -> Schema:
+    """Return the schema of one silo alone."""
+    of = f"silo {silo.name!r}"
+    categories = {column: tuple(np.unique(cells).tolist()) for column, cells in silo.words.items()}
+    pictures = silo.x.dtype == np.uint8
+    table = silo.columns is not None
+    if pictures and table:
+        raise UserError(f"x of {of} holds bytes and has columns; expected numbers in a table, as float64")
+    inputs = inputs_of(silo.columns or (), categories)
+    if pictures:
+        mean, variance = np.zeros(1), np.array([255.0**2])
+    else:
+        samples = silo.x if silo.x.ndim == 2 else silo.x.reshape(-1, 1)
+        mean, variance = _moments(of, samples, silo.numeric)
+    target_mean, target_variance = np.zeros(1), np.ones(1)
+    labels = None
+    if task == "regression":
+        target_mean, target_variance = _moments(of, amounts(silo)[:, None], ("y",))
+    else:
+        labels = sorted_labels(labels_of(silo.y))
+    moments = dict(zip(silo.numeric, zip(mean.tolist(), variance.tolist(), strict=True), strict=True)) if table else {}
+    pairs = [moments.get(column, (0.0, 1.0)) for _, column in inputs]
+    return Schema(
+        task=task,
+        columns=silo.columns,
+        input_shape=(len(inputs),) if table else tuple(silo.x.shape[1:]),
+        labels=labels,
+        shift=tuple(pair[0] for pair in pairs) if table else tuple(mean.tolist()),
+        spread=tuple(float(np.sqrt(pair[1])) for pair in pairs) if table else tuple(np.sqrt(variance).tolist()),
+        categories=categories,
+        target_shift=float(target_mean[0]),
+        target_spread=float(np.sqrt(target_variance[0])),
+        pictures=bool(pictures),
+        count=len(silo),
+        label=silo.label,
+    )
+
+
+def _moments(of: str, x: NDArray[Any], names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return mean and variance of each column of x (N, F); a constant column has its value and 0, exactly."""
+    values = x.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # By differences: sums of large numbers would lose digits, and those of a constant wouldn't give it back.
+        mean = values[0] + (values - values[0]).mean(axis=0)
+        mean += (values - mean).mean(axis=0)
+        variance = np.square(values - mean).mean(axis=0)
+    bad = np.flatnonzero(~(np.isfinite(mean) & np.isfinite(variance)))
+    if len(bad):
+        what = f"column {names[bad[0]]!r}" if names else "x"
+        largest = np.abs(values[:, bad[0]]).max()
+        raise UserError(
+            f"{what} of {of} has numbers too large to scale, up to {largest}; divide them by a power of ten"
+        )
+    return mean, variance

@@ -1,0 +1,29 @@
+"""What is allowed in a schema, but worth a line to whoever runs the federation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedamp.data.silos.one_line import brief, listed
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.schema.definition import Schema
+from fedamp.data.silos.targets import MANY, labels_of
+
+
+def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
+    """Return what is allowed but worth a line to whoever runs the federation."""
+    notes = []
+    for column, words in schema.categories.items():
+        notes.append(f"column {column!r} has {len(words)} words ({listed(words, 4)}): each becomes an input")
+        if len(words) > MANY:
+            notes.append(f"column {column!r} may be a name, a date or a text: the schema shows its words to everyone")
+    constant = [name for name, spread in zip(schema.features, schema.spread, strict=False) if not spread]
+    if constant:
+        notes.append(f"the same in all rows, so of no use: {listed(constant)}")
+    if schema.pictures and len(schema.input_shape) == 1:
+        notes.append("x holds bytes, so it is taken as pictures and divided by 255; save other numbers as float32")
+    for silo in silos if schema.task == "classification" else ():
+        names = labels_of(silo.y)
+        if len(names) == 1:
+            notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names[0])}")
+    return notes

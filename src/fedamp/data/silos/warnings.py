@@ -1,0 +1,125 @@
+"""What is allowed but may not be meant: a task that was guessed, names that look alike. Each line says what to do.
+
+Nothing is corrected here: whether "yes" and "YES" are one class is for those to say whose rows they are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from fedamp.data.silos.cells import as_number
+from fedamp.data.silos.one_line import brief, listed
+from fedamp.data.silos.raw import Array, RawSilo
+from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.targets import MANY, guess_task, has_fractions, labels_of
+
+FEW = 10  # this many classes may be amounts after all, where most of them occur in one row alone
+MISSING = {"na", "n/a", "#n/a", "null", "?"}  # as spreadsheets and programs write a cell that is empty
+
+
+def task_warnings(ys: Sequence[Array], task: str) -> list[str]:
+    """Return what may be wrong with the task of these targets; nothing where it was named and not guessed."""
+    if task != "auto":
+        return []
+    if guess_task(ys) == "classification":
+        return class_warnings(labels_of(*ys), sum(map(len, ys)))
+    if any(has_fractions(y) for y in ys):
+        return []
+    values = np.unique(np.concatenate([np.unique(y) for y in ys if y.dtype.kind == "f"])).tolist()
+    return [
+        f"y has whole numbers, written as floats ({listed(values, 3)}): taken as regression; for classes give "
+        "--task classification (Python: task='classification')"
+    ]
+
+
+def class_warnings(labels: Collection[str], rows: int) -> list[str]:
+    """Return whether classes, by name, may be amounts: many different numbers, or broken ones beside words."""
+    numbers = {name: number for name in labels if (number := as_number(name)) is not None}
+    words = sorted(set(labels) - set(numbers))
+    many = len(numbers) > MANY or (len(numbers) > FEW and 2 * len(numbers) > rows)
+    broken = [name for name, number in numbers.items() if isinstance(number, float) and not number.is_integer()]
+    if not many and not (words and broken):
+        return []
+    beside = f" beside {listed(words, 3)}" if words else ""
+    cure = "correct those words and " if words else ""
+    return [
+        f"y has {len(numbers)} different numbers in {rows} rows{beside}: taken as classes; for amounts {cure}give "
+        "--task regression (Python: task='regression')"
+    ]
+
+
+def name_warnings(what: str, held: Mapping[str, Collection[str]]) -> list[str]:
+    """Return which of the names that silos have may mean the same: "yes" and "YES", or 0, 1 and "no", "yes"."""
+    alike: dict[str, dict[str, list[str]]] = {}
+    for place, names in held.items():
+        for name in names:
+            alike.setdefault(_sound(name), {}).setdefault(name, []).append(place)
+    lookalikes = [
+        " and ".join(f"{brief(name)} (in {listed(places, 3)})" for name, places in spellings.items())
+        for spellings in alike.values()
+        if len(spellings) > 1
+    ]
+    cure = "write them the same way in all silos"
+    lines = []
+    if lookalikes:
+        more = f", and {len(lookalikes) - 3} more" if len(lookalikes) > 3 else ""
+        lines.append(f"{what} look alike, but count as different: {'; '.join(lookalikes[:3])}{more}; {cure}")
+    common = Counter(sound for names in held.values() for sound in {_sound(name) for name in names})
+    alone = [place for place, names in held.items() if all(common[_sound(name)] == 1 for name in names)]
+    if alone and len(held) > 1:
+        other = next((place for place in held if place not in alone), alone[-1])
+        examples = "; ".join(f"{brief(place)} has {listed(held[place], 3)}" for place in (alone[0], other))
+        lines.append(f"{what} of {listed(alone, 3)} occur in no other silo ({examples}); if they mean the same, {cure}")
+    return lines
+
+
+def silo_warnings(silos: Sequence[RawSilo], schema: Schema, task: str) -> list[str]:
+    """Return what may not be meant in silos that lie together; `task` as it was asked for, perhaps "auto"."""
+    lines = task_warnings([silo.y for silo in silos], task)
+    if schema.labels is not None:
+        lines += _label_warnings({silo.name: labels_of(silo.y) for silo in silos})
+    words = {
+        column: {silo.name: np.unique(silo.words[column]).tolist() for silo in silos} for column in schema.categories
+    }
+    return lines + _word_warnings(words)
+
+
+def schema_warnings(schemas: Sequence[Schema], names: Sequence[str], task: str) -> list[str]:
+    """Return the same for silos of which the schemas alone are here."""
+    by_name = dict(zip(names, schemas, strict=True))
+    lines = []
+    if schemas[0].labels is not None:
+        held = {name: schema.labels or () for name, schema in by_name.items()}
+        if task == "auto":
+            labels = {label for labels in held.values() for label in labels}
+            lines += class_warnings(labels, sum(schema.count for schema in schemas))
+        lines += _label_warnings(held)
+    words = {
+        column: {name: schema.categories[column] for name, schema in by_name.items()}
+        for column in schemas[0].categories
+    }
+    return lines + _word_warnings(words)
+
+
+def _label_warnings(held: Mapping[str, Collection[str]]) -> list[str]:
+    missing = sorted({name for names in held.values() for name in names if _sound(name) in MISSING})
+    lines = name_warnings("labels", held)
+    if missing:
+        cure = "if they stand for missing values, leave those rows out"
+        lines.insert(0, f"labels {listed(missing)} count as classes; {cure}")
+    return lines
+
+
+def _word_warnings(words: Mapping[str, Mapping[str, Collection[str]]]) -> list[str]:
+    # Names and ids differ between silos, as they should; `schema_notes` mentions such a column.
+    few = {column: held for column, held in words.items() if len(set().union(*held.values())) <= MANY}
+    return [line for column, held in few.items() for line in name_warnings(f"words of column {column!r}", held)]
+
+
+def _sound(name: str) -> str:
+    """Return a name without what people write differently and mean alike: case, blanks, the width of letters."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
