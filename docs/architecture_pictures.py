@@ -185,7 +185,7 @@ def way_of_a_reply() -> str:
             76,
             "Rows as bytes",
             ("federation/wire/encoding.py",),
-            ("names, shapes, finite values",),
+            ("names, shapes, finite",),
             GREEN,
         ),
     ]
