@@ -41,7 +41,7 @@ def draw_accuracies(axis: Any, result: Result, alone: Result) -> None:
     """Draw each client's accuracy against that of training alone, coloured by group."""
     axis.plot([80, 100], [80, 100], color="0.7", linewidth=1)
     points = alone.summary.per_client, result.summary.per_client
-    axis.scatter(*points, c=result.facts["groups"], cmap="tab10", s=40, edgecolors="white")
+    axis.scatter(*points, c=result.facts.groups, cmap="tab10", s=40, edgecolors="white")
     axis.set(title="accuracy of the 20 clients", xlabel="training alone, %", ylabel="HeurFedAMP, %")
     axis.set(xlim=(80, 100), ylim=(80, 100), aspect="equal")
 

@@ -56,7 +56,7 @@ class Runner:
         config = replace(cell.config, **self.how)
         material = load_material(config, self.data_dir)
         setup = self._ready(config, material)
-        note = setup.facts.get("note")
+        note = setup.facts.note
         self._same_data(cell, note)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
@@ -69,7 +69,7 @@ class Runner:
         result = {
             "stopped": watch.stopped,
             "data": note,
-            **distil(config, watch.lines, setup.facts["groups"], xi),
+            **distil(config, watch.lines, setup.facts.groups, xi),
             **surroundings(),
             "command": command(cell, config),
         }

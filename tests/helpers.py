@@ -44,7 +44,7 @@ def data(sizes: Sequence[int], seed: int = 0) -> Clients:
 
 
 @dataclass
-class SmallFederation:
+class Federation:
     """A federation that can be played round by round with one method."""
 
     method: Method
@@ -67,7 +67,7 @@ class SmallFederation:
         clients: Clients | None = None,
         seed: int = 0,
         **hyperparameters: Any,
-    ) -> SmallFederation:
+    ) -> Federation:
         method = make_method(method, **hyperparameters) if isinstance(method, str) else method
         torch.manual_seed(seed)
         model = FlatModel(module or mlp())
@@ -79,7 +79,7 @@ class SmallFederation:
         trainer = Trainer(model, TrainingConfig(optimizer, batching or Batching(4, epochs=1), seed))
         return cls(method, clients, trainer, method.server_init(w), method.client_init(w))
 
-    def play(self, rounds: int = 1, present: Tensor | None = None) -> SmallFederation:
+    def play(self, rounds: int = 1, present: Tensor | None = None) -> Federation:
         for _ in range(rounds):
             self.k += 1
             here = torch.ones(len(self.clients), dtype=torch.bool) if present is None else present

@@ -163,25 +163,25 @@ MUTANTS = (
     ),
     # compare
     Mutant(
-        "runs/compare.py",
+        "runs/compare/playing.py",
         "    _check_inputs(runs, targets, whole, folder)\n",
         "",
         "tests/trust/test_identity.py -k 'two_kinds_of_data'",
     ),
     Mutant(
-        "runs/compare.py",
-        "told.append(data_digest(load_material(first, data_dir)))",
+        "runs/compare/planning.py",
+        "texts.append(data_digest(load_material(first, data_dir)))",
         "pass",
         "tests/trust/test_identity.py -k comparison_of_other_data",
     ),
     Mutant(
-        "runs/compare.py",
+        "runs/compare/choosing.py",
         'table = score_table(record.lines, scored, metric, on="validation")',
         "table = score_table(record.lines, scored, metric)",
         "tests/trust/test_comparisons.py -k never_sees_a_test_sample",
     ),
     Mutant(
-        "runs/compare.py",
+        "runs/compare/playing.py",
         "    check_possible([run for run",
         "    str([run for run",
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
@@ -189,8 +189,8 @@ MUTANTS = (
     # export
     Mutant(
         "runs/export.py",
-        "stacks = read_models(folder / (MODELS if validated is None else BEST))",
-        "stacks = read_models(folder / MODELS)",
+        "stacks = read_models(run.path / (MODELS if validated is None else BEST))",
+        "stacks = read_models(run.path / MODELS)",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(

@@ -1,6 +1,9 @@
 """Schemas as files: what is written is read again, and whatever else is there is an error in one line."""
 
 import json
+import subprocess
+import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -8,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from silo_files import FUZZ, one_line, refusals, silo, table_schema, write
 
+from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import Schema, make_schema
 from fedamp.data.silos.schema.differences import schema_differences
 from fedamp.data.silos.schema_file import read_schema, schema_from_json, schema_to_json, write_schema
+from fedamp.data.silos.schema_form import SchemaForm
 
 
 @pytest.mark.parametrize(
@@ -131,3 +136,26 @@ def test_any_values_in_a_schema(changes):
     with refusals():
         schema = schema_from_json(json.dumps(values))
         assert schema_from_json(schema_to_json(schema)) == schema
+
+
+def test_a_file_without_the_label_column_is_an_older_one():
+    values = json.loads(schema_to_json(table_schema()))
+    del values["label"]
+    assert schema_from_json(json.dumps(values)) == table_schema()
+
+
+def test_the_form_of_a_file_has_the_fields_of_a_schema():
+    assert [*SchemaForm.model_fields] == [field.name for field in fields(Schema)]
+
+
+def test_only_a_schema_file_needs_pydantic(tmp_path):
+    for name in "ab":
+        write(tmp_path / f"{name}.csv", "u,label\n" + "1,0\n2,1\n" * 10)
+    write_schema(tmp_path / ".schema.json", make_schema(read_silos(tmp_path)))
+    code = (
+        "import sys, fedamp; fedamp.run(data=sys.argv[1], model='logistic', rounds=1, steps=1, {}); print(*sys.modules)"
+    )
+    for settings_of_run, needed in (("", False), (f"schema={str(tmp_path / '.schema.json')!r}", True)):
+        command = [sys.executable, "-c", code.format(settings_of_run), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path.parent)
+        assert ("pydantic" in done.stdout.split()) == needed

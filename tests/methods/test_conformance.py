@@ -15,16 +15,16 @@ from fedamp.runs.parts import check_optimizer
 from fedamp.runs.round import play_round
 from fedamp.training.batches import Batching
 from fedamp.training.optimizers import Optimizer
-from helpers import ALL, SmallFederation, assert_states_equal, data, frozen, mlp
+from helpers import ALL, Federation, assert_states_equal, data, frozen, mlp
 
 everywhere = pytest.mark.parametrize("name", ALL)
 SIZES = (5, 9, 13, 4, 20)
 
 
-def federation(name: str, **settings) -> SmallFederation:
+def federation(name: str, **settings) -> Federation:
     """All that can go wrong at once: unequal clients, BatchNorm, Dropout, own first models."""
     given = {"sizes": SIZES, "module": mlp(norm=True, dropout=0.2), "own_init": True, **settings}
-    return SmallFederation.of(name, **given)
+    return Federation.of(name, **given)
 
 
 @everywhere
@@ -292,13 +292,6 @@ def code_lines(path: Path) -> int:
 def test_method_files_stay_short(name):
     path = Path(inspect.getfile(METHODS[name]))
     assert code_lines(path) < 80
-
-
-def test_state_appends_pairs_as_strangers():
-    state = State(2, {"w": Rows.of(torch.ones(2, 1))}, {"xi": torch.full((2, 2), 0.5)})
-    late = State(1, {"w": Rows.of(torch.zeros(1, 1))})
-    expected = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    assert torch.equal(state.append(late).pairs["xi"], expected)
 
 
 @everywhere

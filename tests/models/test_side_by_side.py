@@ -6,12 +6,11 @@ from torch import nn
 from torch.func import vmap
 
 from fedamp import models
-from fedamp.models.client_layers import ClientConv2d
 from fedamp.models.flat import FlatModel
 from fedamp.models.side_by_side import StackedModule
 from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
-from fedamp.training.tasks import CLASSIFICATION, regression
+from fedamp.training.tasks import CLASSIFICATION
 
 SHAPES = {"logistic": (5,), "mlp": (8, 8), "cnn-small": (8, 8), "cnn": (1, 8, 8), "resnet18": (3, 8, 8)}
 
@@ -171,24 +170,3 @@ def test_parts_at_rest_stay_at_rest(whole, last):
     module[2].train(last)
     model, params, buffers = stack(module)
     assert_both_equal(model, params, buffers, torch.randn(3, 5, 2, 8, 8, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(("stride", "padding", "bias"), [(1, 2, True), (2, 1, False), (1, "valid", True)])
-def test_a_convolution_as_products(stride, padding, bias):
-    conv = ClientConv2d(nn.Conv2d(2, 8, 3, stride, padding, bias=bias))
-    conv.weight = nn.Parameter(torch.randn(3, *conv.weight.shape))
-    if bias:
-        conv.bias = nn.Parameter(torch.randn(3, 8))
-    x = torch.randn(4, 6, 9, 9)
-    expected = conv(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = conv.as_products(x)
-    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.15)  # bf16 has 8 bits
-
-
-def test_stacked_losses_are_those_of_each_batch():
-    output, y = torch.randn(3, 5, 4), torch.randint(4, (3, 5))
-    torch.testing.assert_close(CLASSIFICATION.stacked_loss(output, y), vmap(CLASSIFICATION.loss)(output, y))
-    torch.testing.assert_close(CLASSIFICATION.loss(output[0], y[0]), nn.functional.cross_entropy(output[0], y[0]))
-    output, y = torch.randn(3, 5, 1), torch.randn(3, 5)
-    torch.testing.assert_close(regression().stacked_loss(output, y), vmap(regression().loss)(output, y))

@@ -65,15 +65,15 @@ def test_own_clients_and_own_module():
     mine = result.client_model(1)
     assert torch.equal(mine.weight.flatten(), result.models["own"].params[1][:10])
     assert not mine.training
-    assert result.facts["sizes"] == [24] * 3
-    assert result.facts["test_sizes"] == [6] * 3
+    assert result.facts.sizes == [24] * 3
+    assert result.facts.test_sizes == [6] * 3
 
 
 def test_own_clients_with_own_test_sets():
     x, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
     result = fedamp.run(clients=[(x, y, x[:7], y[:7])] * 2, model="logistic", rounds=1)
-    assert result.facts["test_sizes"] == [7, 7]
-    assert result.facts["sizes"] == [20, 20]
+    assert result.facts.test_sizes == [7, 7]
+    assert result.facts.sizes == [20, 20]
 
 
 def test_own_method_object():

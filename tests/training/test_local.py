@@ -13,7 +13,6 @@ from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.tasks import regression
 from fedamp.training.trainer import Trainer
 
 
@@ -173,66 +172,3 @@ def test_start_is_not_changed():
     ended = local.run(start, descent)
     assert torch.equal(start.params, before)
     assert not torch.equal(ended.params, before)
-
-
-@pytest.mark.parametrize(
-    ("size", "batch_size", "lengths"),
-    [(8, 4, [4, 4]), (9, 4, [4, 5]), (10, 4, [4, 4, 2]), (3, 4, [3]), (1, 4, [1]), (5, 4, [5]), (3, 1, [1, 1, 1])],
-)
-def test_batches_of_a_pass(size, batch_size, lengths):
-    drawn = Batching(batch_size, epochs=1).draw(size, seeds.generator(0, "test"))
-    assert [len(batch) for batch in drawn] == lengths
-    assert sorted(torch.cat(drawn).tolist()) == list(range(size))
-
-
-def test_epochs_and_steps():
-    assert Batching(4, epochs=3).num_steps(10) == 9
-    assert Batching(4, steps=7).num_steps(10) == 7
-    drawn = Batching(4, steps=7).draw(10, seeds.generator(0, "test"))
-    assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4, 2, 4]
-    first, second = torch.cat(drawn[:3]), torch.cat(drawn[3:6])
-    assert first.tolist() != second.tolist(), "every pass shuffles anew"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"batch_size": 0, "epochs": 1}, "batch_size is 0"),
-        ({"epochs": 1, "steps": 1}, "exactly one"),
-        ({}, "exactly one"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"steps": 1.5}, "steps is 1.5"),
-    ],
-)
-def test_bad_batching(wrong, word):
-    with pytest.raises(ValueError, match=word):
-        Batching(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"name": "adamw"}, "choose from adam, sgd"),
-        ({"lr": 0}, "lr is 0"),
-        ({"momentum": 0.9}, "use sgd"),
-        ({"name": "sgd", "momentum": 1}, "less than 1"),
-        ({"weight_decay": -1}, "weight_decay is -1"),
-    ],
-)
-def test_bad_optimizer(wrong, word):
-    with pytest.raises(ValueError, match=word):
-        Optimizer(**wrong)
-
-
-def test_the_passes_of_another_run_are_taken_over_only_for_the_same_model():
-    def trainer(width: int, **more) -> Trainer:
-        return Trainer(FlatModel(nn.Linear(width, 3)), TrainingConfig(Optimizer(), Batching(4, epochs=1), **more))
-
-    first, second = trainer(6, seed=1), trainer(6, seed=2)
-    again = second.reusing(first)
-    assert again.gradients is first.gradients
-    assert again.events is first.events
-    assert (again.config.seed, again.model) == (2, first.model)
-    for other in (trainer(7), trainer(6, precision="bf16"), trainer(6, task=regression())):
-        with pytest.raises(ValueError, match="another model, task or precision"):
-            other.reusing(first)

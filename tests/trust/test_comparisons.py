@@ -14,6 +14,7 @@ from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
 from fedamp.runs import compare, material, setup
+from fedamp.runs.compare import playing
 from paper import experiments, results
 from paper import run as paper_run
 from paper.distil import distil
@@ -73,7 +74,7 @@ def test_what_is_a_methods_own_does_not_part_it_from_the_others_and_is_told(tmp_
     assert rows[1].worse_off == 0
     assert rows[1].p is not None
     for text in (as_text(rows), as_markdown(rows).replace("\\", ""), write_report([tmp_path]).read_text()):
-        assert "Not trained alike, so that" in text
+        assert "Not trained alike, so a difference" in text
         assert word in text
 
 
@@ -99,7 +100,7 @@ def test_what_was_done_to_data_and_model_does(tmp_path, changed):
     rows = comparison_table(read_runs(tmp_path))
     assert len({row.block for row in rows}) == 2
     assert next(row for row in rows if row.method == "fedamp").p_note == ""
-    assert "compare methods within a setting alone" in as_text(rows)
+    assert "compare methods only within a setting" in as_text(rows)
 
 
 @pytest.mark.parametrize("known", ["9f3a5c7721aa", None])
@@ -152,8 +153,8 @@ def test_who_was_trained_as_long_is_who_a_method_is_measured_by(tmp_path):
     ],
 )
 def test_a_refused_comparison_writes_nothing_and_the_corrected_one_runs(fedamp_command, monkeypatch, mistake, word):
-    real = compare.play
-    monkeypatch.setattr(compare, "play", lambda *_: pytest.fail("a run was played"))
+    real = playing.play
+    monkeypatch.setattr(playing, "play", lambda *_: pytest.fail("a run was played"))
     clients = [] if "nowhere/" in mistake else QUICK[-2:]
     code, _, err = fedamp_command(
         "compare", *QUICK[:-2], *clients, "--methods", "fedavg,scaffold,fedamp", *mistake, "--out", "here"
@@ -161,7 +162,7 @@ def test_a_refused_comparison_writes_nothing_and_the_corrected_one_runs(fedamp_c
     assert code == 2, err
     assert word in err
     assert not Path("here").exists()
-    monkeypatch.setattr(compare, "play", real)
+    monkeypatch.setattr(playing, "play", real)
     code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
     assert code == 0, err
 
@@ -170,7 +171,7 @@ def test_a_plan_of_which_nothing_has_begun_is_given_up(fedamp_command, monkeypat
     """As an older version, or a machine that went down, leaves it."""
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     with monkeypatch.context() as patch:
-        patch.setattr(compare, "play", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(playing, "play", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert fedamp_command(*given, "--lr", "0.5", "--set", "method.sigma=7")[0] == 130
     assert Path("here/comparison.json").exists()
     code, _, err = fedamp_command(*given)
@@ -197,7 +198,7 @@ def test_a_run_that_failed_before_its_first_round_is_in_nobodys_way(fedamp_comma
 
 def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
-    real, played = compare.play, []
+    real, played = playing.play, []
 
     def second_fails(*rest):
         played.append(rest)
@@ -205,7 +206,7 @@ def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
             raise KeyboardInterrupt
         return real(*rest)
 
-    monkeypatch.setattr(compare, "play", second_fails)
+    monkeypatch.setattr(playing, "play", second_fails)
     assert fedamp_command(*given)[0] == 130
     before = Path("here/separate-seed0/result.json").read_text()
     code, _, err = fedamp_command(*given, "--absent", "0.5")
@@ -231,7 +232,7 @@ def test_a_command_for_a_part_of_a_comparison_leaves_the_rest(fedamp_command):
 def test_what_is_done_needs_no_data_any_more(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     fedamp_command(*given)
-    monkeypatch.setattr(compare, "assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
+    monkeypatch.setattr(playing, "assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
     assert fedamp_command(*given)[0] == 0
 
 

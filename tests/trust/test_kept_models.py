@@ -180,7 +180,7 @@ def test_a_second_resume_trains_as_the_first(tmp_path):
         torch.set_num_threads(1)
         fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 2, **settings)
         assert load_checkpoint(tmp_path / "run", torch.device("cpu")).how["threads"] == 2
-        assert fedamp.run(out=tmp_path / "run", **settings).facts["threads"] == 2
+        assert fedamp.run(out=tmp_path / "run", **settings).facts.threads == 2
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

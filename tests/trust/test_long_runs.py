@@ -20,7 +20,7 @@ from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.tasks import regression
 from fedamp.training.trainer import Trainer
-from helpers import SmallFederation, data, mlp
+from helpers import Federation, data, mlp
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05),
@@ -207,7 +207,7 @@ def test_all_at_once_equals_one_at_a_time(which, module):
     ],
 )
 def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperparameters, optimizer):
-    played = SmallFederation.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
+    played = Federation.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
     own, received = played.models("own"), played.models("received")
     assert own.isfinite().all()
     assert (own - received).norm() < 1e-3 * received.norm()
@@ -217,7 +217,7 @@ def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperpar
 
 @pytest.mark.parametrize("method", [FedAMP(alpha=2.0), FedProx(mu=0.5), FedProx()])
 def test_no_word_where_a_client_can_move(method):
-    assert SmallFederation.of(method).play(1).rounds[-1].diagnostics["events"] == []
+    assert Federation.of(method).play(1).rounds[-1].diagnostics["events"] == []
 
 
 def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):

@@ -409,7 +409,7 @@ def test_both_ways_draw_the_same(kind, equal):
     module = made(kind)
     loop, stacked = (play(module, clients=given, engine=way) for way in WAYS)
     torch.testing.assert_close(scores(stacked), scores(loop), rtol=1e-5, atol=1e-6)
-    assert stacked.facts["engine"] == ("stacked" if kind is MonteCarlo else "loop")
+    assert stacked.facts.engine == ("stacked" if kind is MonteCarlo else "loop")
 
 
 def test_a_resumed_run_of_a_random_model_scores_as_an_uninterrupted_one(tmp_path):

@@ -19,7 +19,7 @@ from fedamp.runs.replies import Limits, Measured
 from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
-from helpers import ALL, SmallFederation, assert_states_equal
+from helpers import ALL, Federation, assert_states_equal
 
 TALKING = [name for name in ALL if name != "separate"]
 QUICK = {"rounds": 3, "epochs": 2, "clients": 9}
@@ -83,7 +83,7 @@ def test_a_flip_three_times_as_large_is_refused_too(method):
 @pytest.mark.parametrize("name", TALKING)
 def test_who_is_refused_counts_as_absent(name):
     """To the server and to its own state: as if it had not been there."""
-    lied, away = (SmallFederation.of(name, own_init=True).play(2) for _ in range(2))
+    lied, away = (Federation.of(name, own_init=True).play(2) for _ in range(2))
     num_params = lied.trainer.model.num_params
     everyone, others = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, True])
     tamper = poison([1], 10.0, num_params)
@@ -291,7 +291,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
     u = Rows(torch.randn(4, 100, generator=g, dtype=dtype), torch.randn(4, 3, generator=g, dtype=dtype))
     w = Rows(u.params + 1e-3 * torch.randn(4, 100, generator=g, dtype=dtype), 2 * u.buffers)
     before = [t.clone() for t in (u.params, u.buffers, w.params, w.buffers)]
-    method = SmallFederation.of("fedamp").method
+    method = Federation.of("fedamp").method
     found = replies.measure({"w": w}, {"u": u}, method, torch.arange(1, 5)[:, None])
     assert all(torch.equal(a, b) for a, b in zip(before, (u.params, u.buffers, w.params, w.buffers), strict=True))
     for i, one in enumerate(found):
@@ -308,7 +308,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
 def test_one_row_that_is_seen_many_times_is_measured_as_such():
     row = Rows.of(torch.tensor([[3.0, 4.0]]))
     w = Rows.of(torch.tensor([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]]))
-    found = replies.measure({"w": w}, {"w": row.repeat(3)}, SmallFederation.of("fedavg").method, torch.ones(3, 1))
+    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Federation.of("fedavg").method, torch.ones(3, 1))
     assert [(one.far["w"], one.sent["w"], one.lengths["w"]) for one in found] == [(0, 5, 5), (5, 5, 0), (5, 5, 10)]
 
 
@@ -379,7 +379,7 @@ def test_an_honest_client_that_runs_away_gets_a_cure():
 
 
 def test_losses_of_two_entries_are_told_together():
-    a = SmallFederation.of("apfl")
+    a = Federation.of("apfl")
     a.clients.x[a.clients.train[1][0]] = torch.nan
     events = a.play().rounds[-1].diagnostics["events"]
     assert sum("training loss" in event for event in events) == 1
@@ -443,7 +443,7 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
 def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(scale, expected, deploy):
     from fedamp.federation.server.state import Reply, ServerState
 
-    method = SmallFederation.of("fedamp").method
+    method = Federation.of("fedamp").method
     w = Rows.of(torch.randn(3, 50, generator=torch.Generator().manual_seed(0)))
     state = ServerState(method, deploy.Rules(norm_factor=1e9), w[slice(0, 1)])
     state.join(["a", "b", "c"], w)
@@ -457,7 +457,7 @@ def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
     from fedamp.federation.server.state import Reply, ServerState
 
     w = Rows.of(torch.randn(3, 5, dtype=torch.float64))
-    state = ServerState(SmallFederation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
+    state = ServerState(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
     state.join(["a", "b", "c"], w)
     state.send()
     told = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}

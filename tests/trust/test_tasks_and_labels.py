@@ -1,4 +1,4 @@
-"""Amounts are not classes, and one class is not two: what is guessed or looks wrong is told, with its cure."""
+"""Amounts are not classes, and one class is not two: what is guessed or looks wrong is a warning, with its cure."""
 
 import json
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ def write_csv(folder, spell, silos=3, column="y"):
         Path(folder, f"{'uvw'[silo]}.csv").write_text(text + "\n")
 
 
-def told_by(command, *arguments):
+def run_as_json(command, *arguments):
     code, out, err = command("run", *arguments, *FLAGS, "--json")
     assert code == 0, err
     return json.loads(out)
@@ -49,13 +49,13 @@ WHOLE_FLOATS = "y has whole numbers, written as floats"
 
 def test_whole_amounts_are_a_regression_in_csv(fedamp_command):
     write_csv("silos", lambda silo, row: f"{amounts(silo)[row]}.0")
-    result = told_by(fedamp_command, "--data", "silos", "--label", "y")
+    result = run_as_json(fedamp_command, "--data", "silos", "--label", "y")
     assert result["metric"] == "rmse"
     assert [warning for warning in result["warnings"] if WHOLE_FLOATS in warning and "--task classification" in warning]
     record = json.loads(Path(result["folder"], "result.json").read_text())
     assert record["warnings"] == result["warnings"]
     for task, metric in (("classification", "accuracy"), ("regression", "rmse")):
-        named = told_by(fedamp_command, "--data", "silos", "--label", "y", "--task", task)
+        named = run_as_json(fedamp_command, "--data", "silos", "--label", "y", "--task", task)
         assert (named["metric"], named["warnings"]) == (metric, [])
 
 
@@ -63,7 +63,7 @@ def test_whole_amounts_are_a_regression_in_npz(fedamp_command):
     Path("silos").mkdir()
     for silo in range(3):
         np.savez(f"silos/{silo}.npz", x=inputs(silo), y=amounts(silo).astype(np.float64))
-    result = told_by(fedamp_command, "--data", "silos")
+    result = run_as_json(fedamp_command, "--data", "silos")
     assert result["metric"] == "rmse"
     assert any(WHOLE_FLOATS in warning for warning in result["warnings"])
 
@@ -98,7 +98,7 @@ def test_the_terminal_tells_a_guess(fedamp_command):
 
 def test_whole_numbers_that_are_nearly_all_different_are_a_guess(fedamp_command):
     write_csv("silos", lambda silo, row: str(amounts(silo)[row]))
-    result = told_by(fedamp_command, "--data", "silos", "--label", "y")
+    result = run_as_json(fedamp_command, "--data", "silos", "--label", "y")
     assert any("taken as classes; for amounts give --task regression" in warning for warning in result["warnings"])
     clients = [(inputs(silo), amounts(silo)) for silo in range(3)]
     assert any("taken as classes" in warning for warning in fedamp.run(clients=clients, **QUICK).warnings)
@@ -108,22 +108,22 @@ def test_whole_numbers_that_are_nearly_all_different_are_a_guess(fedamp_command)
         ("fractions", lambda silo, row: f"{row + 0.5}"),
     ):
         write_csv(name, spell)
-        nothing_to_guess = told_by(fedamp_command, "--data", name, "--label", "y")
+        nothing_to_guess = run_as_json(fedamp_command, "--data", name, "--label", "y")
         assert nothing_to_guess["warnings"] == [], name
     for y in (np.arange(ROWS) % 3, np.arange(ROWS) % 2 > 0):
         assert fedamp.run(clients=[(inputs(), y)] * 2, **QUICK).warnings == []
 
 
-def test_a_word_among_amounts_is_told(fedamp_command):
+def test_a_word_among_amounts_is_warned_of(fedamp_command):
     write_csv("silos", lambda silo, row: f"{amounts(silo)[row]}.5" if row else "gone")
-    told = told_by(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert any("beside 'gone': taken as classes; for amounts correct those words" in warning for warning in told)
+    warnings = run_as_json(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
+    assert any("beside 'gone': taken as classes; for amounts correct those words" in warning for warning in warnings)
 
 
-def test_missing_labels_are_told(fedamp_command):
+def test_missing_labels_are_warned_of(fedamp_command):
     write_csv("silos", lambda silo, row: ("yes", "no", "NA")[row % 3])
-    (told,) = told_by(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert "'NA' count as classes" in told
+    (warning,) = run_as_json(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
+    assert "'NA' count as classes" in warning
 
 
 # From Python: class numbers --------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ def test_a_regression_has_one_output():
         fedamp.run(clients=[(inputs(), np.arange(ROWS) % 2.0)] * 2, **{**QUICK, "model": torch.nn.Linear(3, 2)})
 
 
-def test_one_class_in_all_is_told():
-    (told,) = fedamp.run(clients=[(inputs(), np.ones(ROWS, int))] * 2, **QUICK).warnings
-    assert "all targets are 1" in told
+def test_one_class_in_all_is_warned_of():
+    (warning,) = fedamp.run(clients=[(inputs(), np.ones(ROWS, int))] * 2, **QUICK).warnings
+    assert "all targets are 1" in warning
 
 
 # What silos agree on apart ---------------------------------------------------------------------------------------
@@ -204,39 +204,39 @@ def test_a_federation_tells_what_its_schemas_leave_in_doubt(fedamp_command):
 # Labels that look alike ------------------------------------------------------------------------------------------
 
 
-def test_labels_of_other_case_are_told(fedamp_command):
+def test_labels_of_other_case_are_warned_of(fedamp_command):
     write_csv("silos", lambda silo, row: (("no", "yes"), ("NO", "YES"), (" no ", "yes"))[silo][row % 2])
-    result = told_by(fedamp_command, "--data", "silos", "--label", "y")
-    assert result["facts"]["num_outputs"] == 4, "they are told, and not united"
-    (told,) = result["warnings"]
-    assert "'NO' (in 'v')" in told
-    assert "'no' (in 'u', 'w')" in told
-    assert told.endswith("write them the same way in all silos")
+    result = run_as_json(fedamp_command, "--data", "silos", "--label", "y")
+    assert result["facts"]["num_outputs"] == 4, "they are warned of, and not merged"
+    (warning,) = result["warnings"]
+    assert "'NO' (in 'v')" in warning
+    assert "'no' (in 'u', 'w')" in warning
+    assert warning.endswith("write them the same way in all silos")
     _, _, err = fedamp_command("data", "schema", "silos", "--label", "y", "--out", "s.json")
-    assert f"warning: {told}" in err
+    assert f"warning: {warning}" in err
     fedamp_command("data", "schema", "silos/v.csv", "--label", "y", "--out", "v.json")
     _, _, err = fedamp_command("data", "schema", "silos/u.csv", "--label", "y", "--merge", "v.json")
     assert "'no' (in 'silos/u.csv') and 'NO' (in 'v.json')" in err
-    agreed = told_by(fedamp_command, "--data", "silos", "--label", "y", "--schema", "s.json")
-    assert agreed["warnings"] == [told]
+    agreed = run_as_json(fedamp_command, "--data", "silos", "--label", "y", "--schema", "s.json")
+    assert agreed["warnings"] == [warning]
     # Numbers are one label however they are spelled, so that nothing looks alike.
     write_csv("numbers", lambda silo, row: (("0", "1"), ("0.0", "1.0"), ("00", "1e0"))[silo][row % 2])
-    result = told_by(fedamp_command, "--data", "numbers", "--label", "y", "--task", "classification")
+    result = run_as_json(fedamp_command, "--data", "numbers", "--label", "y", "--task", "classification")
     assert (result["facts"]["num_outputs"], result["warnings"]) == (2, [])
 
 
-def test_labels_that_no_other_silo_has_are_told(fedamp_command):
+def test_labels_that_no_other_silo_has_are_warned_of(fedamp_command):
     write_csv("silos", lambda silo, row: (("no", "yes"), ("no", "yes"), ("0", "1"))[silo][row % 2])
-    (told,) = told_by(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert "labels of 'w' occur in no other silo ('w' has '0', '1'; 'u' has 'no', 'yes')" in told
+    (warning,) = run_as_json(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
+    assert "labels of 'w' occur in no other silo ('w' has '0', '1'; 'u' has 'no', 'yes')" in warning
 
 
-def test_words_of_inputs_that_look_alike_are_told(tmp_path, fedamp_command):
+def test_words_of_inputs_that_look_alike_are_warned_of(tmp_path, fedamp_command):
     Path("silos").mkdir()
     for name, words in (("u", "FM"), ("v", "fm")):
         rows = "".join(f"{row},{words[row % 2]},{row % 3 % 2}\n" for row in range(ROWS))
         Path(f"silos/{name}.csv").write_text(f"a,sex,label\n{rows}")
-    (told,) = told_by(fedamp_command, "--data", "silos")["warnings"]
-    assert "words of column 'sex' look alike" in told
-    assert "'F' (in 'u') and 'f' (in 'v')" in told
+    (warning,) = run_as_json(fedamp_command, "--data", "silos")["warnings"]
+    assert "words of column 'sex' look alike" in warning
+    assert "'F' (in 'u') and 'f' (in 'v')" in warning
     assert make_schema(read_silos(Path("silos"))).categories == {"sex": ("F", "M", "f", "m")}

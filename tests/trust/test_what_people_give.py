@@ -150,7 +150,7 @@ def test_what_holds_no_numbers_is_one_line(kind):
     assert "\n" not in str(raised.value)
 
 
-def test_whole_inputs_are_told_what_they_are_for():
+def test_an_error_says_what_whole_inputs_are_for():
     with pytest.raises(UserError, match="they are whole numbers, for an Embedding: give floats"):
         play([(np.ones((ROWS, 3), int), Y)] * 2)
 
@@ -224,17 +224,17 @@ def test_numpys_numbers_give_the_same_result(tmp_path):
     theirs = fedamp.run(**NUMPY, out=tmp_path / "theirs")
     assert theirs.summary == ours.summary
     for name in ("description.json", "result.json"):
-        told = [json.loads((tmp_path / whose / name).read_text()) for whose in ("ours", "theirs")]
-        for each in told:
+        records = [json.loads((tmp_path / whose / name).read_text()) for whose in ("ours", "theirs")]
+        for each in records:
             each.pop("seconds", None)
-        assert told[0] == told[1]
+        assert records[0] == records[1]
     assert_same(play([(single, Y)] * 2, seed=np.int64(0), held_out=np.float64(0.2)))
 
 
 def test_a_method_with_numpys_numbers(tmp_path):
     own = FedAMP(sigma=np.float32(0.5), strict=np.False_, alpha_every=np.int64(30))
     result = fedamp.run(method=own, clients=10, rounds=1, steps=1, out=tmp_path / "run")
-    assert result.facts["hyperparameters"]["sigma"] == 0.5
+    assert result.facts.hyperparameters["sigma"] == 0.5
     json.dumps(result.to_dict())
     assert type(make_method("fedprox", mu=np.float64(0.5)).mu) is float
     assert FedAMP(self_weight=np.full(3, 0.5)).self_weight == (0.5, 0.5, 0.5)

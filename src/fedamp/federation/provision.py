@@ -161,7 +161,7 @@ def check_plan(plan: Plan) -> None:
     y = torch.zeros(20) if plan.schema.labels is None else torch.arange(20) % outputs
     clients = Clients.of([(x, y)]).hold_out(plan.config.held_out, plan.config.seed, "test")
     config = replace(plan.config, clients=1, engine="loop", device="cpu")
-    assemble(config, Material(clients, outputs, task, {}, plan.schema))
+    assemble(config, Material(clients, outputs, task, schema=plan.schema))
 
 
 def code_of(plan: Plan) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fedamp.config import RunConfig
+from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder, read_models
 from fedamp.records.reading import BEST, MODELS
 from fedamp.runs.journal import Journal, unplayed_line
@@ -68,7 +69,7 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
         last_models={entry: Kept.of(rows, done["models"][entry]) for entry, rows in models.items()},
         xi=None if xi is None else torch.from_numpy(xi),
         warnings=list(done["warnings"]),
-        facts=done["facts"],
+        facts=Facts.of(done["facts"]),
         seconds=done["seconds"],
         method=setup.method,
         model=setup.trainer.model,

@@ -44,7 +44,7 @@ def data_digest(material: Material) -> str:
     clients: Clients = material.clients
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
-    words = json.dumps([schema, material.facts.get("names"), material.task.name, material.num_outputs])
+    words = json.dumps([schema, material.facts.names, material.task.name, material.num_outputs])
     return _tensors([clients.x, clients.y, *scaling], words)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from fedamp.data.silos.schema_file import read_schema
 from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import silo_warnings, task_warnings
 from fedamp.errors import UserError
+from fedamp.records.facts import Facts
 from fedamp.training.tasks import CLASSIFICATION, Task, regression
 
 MOST_CLASSES = 1000
@@ -36,7 +36,7 @@ class Material:
     clients: Clients
     num_outputs: int
     task: Task
-    facts: Mapping[str, Any]
+    facts: Facts = Facts()
     schema: Schema | None = None  # of a user's own silos
     warnings: tuple[str, ...] = ()  # what was guessed, or may not be meant
 
@@ -65,11 +65,7 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
         shift=_per_channel(dataset.shift, dataset.x),
         scale=_per_channel(dataset.scale, dataset.x),
     )
-    facts = {
-        "shared_samples": assignment.shared,
-        "shared_test_samples": assignment.shared_test,
-        "note": dataset.note,
-    }
+    facts = Facts(shared_samples=assignment.shared, shared_test_samples=assignment.shared_test, note=dataset.note)
     return Material(clients, dataset.num_classes, CLASSIFICATION, facts, warnings=_beside(config.data))
 
 
@@ -126,7 +122,7 @@ def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, n
     """Return silos' rows under an agreed schema, each with its share held out; in a silo's own house, of one."""
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = clients.hold_out(config.held_out, config.seed, "test")
-    facts = {"names": [silo.name for silo in silos], "note": "; ".join(schema_notes(schema, silos))}
+    facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
     return Material(clients, num_outputs, task, facts, schema)
 
@@ -151,12 +147,12 @@ def given_material(clients: Clients, asked: str) -> Material:
     warnings = tuple(task_warnings([targets], asked))
     if task == "regression":
         numbers = clients.y.to(torch.get_default_dtype())
-        return Material(replace(clients, y=numbers), 1, regression(), {}, warnings=warnings)
+        return Material(replace(clients, y=numbers), 1, regression(), warnings=warnings)
     _check_class_numbers(clients)
     classes = clients.y.long()
     if classes.min() == classes.max():
         warnings += (f"all targets are {int(classes[0])}, so there is nothing to tell apart; look at y",)
-    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, {}, warnings=warnings)
+    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, warnings=warnings)
 
 
 def _check_class_numbers(clients: Clients) -> None:

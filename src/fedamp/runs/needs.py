@@ -118,10 +118,11 @@ def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
     together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
+    samples = sum(len(positions) for positions in setup.clients.train)
     lines = [
-        f"clients     {len(setup.clients)}, with {sum(facts['sizes'])} training samples in all",
-        f"model       {facts['parameters']} parameters",
-        f"way         {way} on {facts['device']} in {facts['precision']}: {choice.why}",
+        f"clients     {len(setup.clients)}, with {samples} training samples in all",
+        f"model       {facts.parameters} parameters",
+        f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
         f"work        {need.passes} sample passes in {rounds} rounds",
         f"memory      {need.total / GIB:.2f} GiB: data {need.data / GIB:.2f}, models {need.models / GIB:.2f}, "
         f"training {need.training / GIB:.2f}",

@@ -18,6 +18,7 @@ from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.models.flat import FlatModel
+from fedamp.records.facts import Facts
 from fedamp.records.metrics import Summary, finite, in_unit, score_table
 from fedamp.rows import Rows
 
@@ -64,7 +65,7 @@ class Result:
     last_models: Mapping[str, Kept]  # "own", "received": every client's, after the last round played
     xi: Tensor | None  # (K, m, m) collaboration weights of each round
     warnings: list[str]
-    facts: Mapping[str, Any]  # as `fedamp.records.facts.Facts` has them
+    facts: Facts  # about data, model and way of training
     seconds: float
     method: Method
     model: FlatModel
@@ -128,7 +129,7 @@ class Result:
             "rounds": self.config.rounds,
             "seconds": self.seconds,
             "warnings": self.warnings,
-            "facts": dict(self.facts),
+            "facts": self.facts.to_dict(),
             # For each stack of models that is kept: the round that made it, and its own test scores.
             "models": {entry: kept.to_dict() for entry, kept in self.last_models.items()},
             "best_models": {entry: kept.to_dict() for entry, kept in self.best_models.items()},

@@ -44,7 +44,7 @@ class Setup:
     clients: Clients
     w: Rows  # the first models, (m, d)
     choice: Choice  # the way of training, and why
-    facts: Mapping[str, Any]  # what is written down of data, model and way
+    facts: Facts  # what is written down of data, model and way
     schema: Schema | None  # of a user's own silos
     tamper: Tamper
     warnings: tuple[str, ...] = ()  # about the data: what was guessed, or may not be meant
@@ -53,7 +53,7 @@ class Setup:
         """Return it with the way of training that a checkpoint was made with: the last digits depend on it."""
         trainer = self.trainer.changed(engine=way["engine"], chunk=way["chunk"])
         choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=way["threads"])
-        facts = {**self.facts, "engine": choice.engine, "threads": choice.threads}
+        facts = replace(self.facts, engine=choice.engine, threads=choice.threads)
         return replace(self, trainer=trainer, choice=choice, facts=facts)
 
     @property
@@ -142,31 +142,30 @@ def _way_of_training(
 
 def _facts(
     config: RunConfig, material: Material, clients: Clients, trainer: Trainer, choice: Choice, method: Method
-) -> dict[str, Any]:
+) -> Facts:
     """Return what is written down of a run besides its configuration."""
-    facts = {
-        **material.facts,
-        "task": material.task.name,
-        "poisoned": list(config.poisoned),
-        "sizes": [len(positions) for positions in clients.train],
-        "test_sizes": [len(positions) for positions in clients.test],
-        "groups": None if clients.groups is None else list(clients.groups),
-        "input_shape": list(clients.x.shape[1:]),
-        "num_outputs": material.num_outputs,
-        "shift": None if clients.shift is None else clients.shift.flatten().tolist(),
-        "scale": None if clients.scale is None else clients.scale.flatten().tolist(),
-        "parameters": trainer.model.num_params,
-        "engine": choice.engine,
-        "engine_why": choice.why,
-        "threads": choice.threads,
-        "precision": trainer.config.precision,
-        "compiled": trainer.model.compiled,
-        "device": str(clients.x.device),
-        "hyperparameters": {each.name: _listed(getattr(method, each.name)) for each in fields(method)},
-        "optimizer": trainer.config.optimizer.name,
-        "lr": trainer.config.optimizer.lr,
-    }
-    return Facts(**facts).to_dict()
+    return replace(
+        material.facts,
+        task=material.task.name,
+        poisoned=list(config.poisoned),
+        sizes=[len(positions) for positions in clients.train],
+        test_sizes=[len(positions) for positions in clients.test],
+        groups=None if clients.groups is None else list(clients.groups),
+        input_shape=list(clients.x.shape[1:]),
+        num_outputs=material.num_outputs,
+        shift=None if clients.shift is None else clients.shift.flatten().tolist(),
+        scale=None if clients.scale is None else clients.scale.flatten().tolist(),
+        parameters=trainer.model.num_params,
+        engine=choice.engine,
+        engine_why=choice.why,
+        threads=choice.threads,
+        precision=trainer.config.precision,
+        compiled=trainer.model.compiled,
+        device=str(clients.x.device),
+        hyperparameters={each.name: _listed(getattr(method, each.name)) for each in fields(method)},
+        optimizer=trainer.config.optimizer.name,
+        lr=trainer.config.optimizer.lr,
+    )
 
 
 def _listed(value: Any) -> Any:

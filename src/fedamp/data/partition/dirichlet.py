@@ -51,7 +51,7 @@ class Dirichlet(Setting):
         raise UserError(f"{tried} gave {need}; raise beta, or lower min_samples or the number of clients")
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
-        """Return test_samples a client in its training proportions, of no class more than the pool has."""
+        """Return test_samples for each client in its training proportions, of no class more than the pool has."""
         for client, most in enumerate((train > 0) @ have):
             if most < self.test_samples:
                 asks = f"client {client} asks for {self.test_samples}"

@@ -55,7 +55,7 @@ class Pathological(Setting):
         return counts
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
-        """Return test_samples a client, evenly over the classes it holds."""
+        """Return test_samples for each client, evenly over the classes it holds."""
         return self._over_own_classes("test", self.test_samples, train > 0, seed)
 
     def _over_own_classes(self, kind: str, amount: int, holds: NDArray[np.bool_], seed: int) -> Ints:

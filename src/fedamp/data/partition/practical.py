@@ -26,14 +26,14 @@ class Practical(Setting):
         None,
         "How many clients each group has; by default as equal as can be.",
         unit="clients",
-        range="one number a group, 1 or more; their sum is the number of clients",
+        range="one number per group, 1 or more; their sum is the number of clients",
         source=f"{PAPER}, gives 10, 26, 26 for EMNIST; the default is ours",
     )
     group_classes: tuple[int, ...] | None = about(
         None,
         "How many dominating classes each group has; by default as equal as can be.",
         unit="classes",
-        range="one number a group, 1 or more; their sum is the number of classes",
+        range="one number per group, 1 or more; their sum is the number of classes",
         source=f"{PAPER}, gives 10, 26, 26 for EMNIST; the default is ours",
     )
     share: float = about(
@@ -41,10 +41,10 @@ class Practical(Setting):
     )
     sizes: int | tuple[int, ...] | None = about(
         None,
-        "How many training samples each client has, for all or a group; by default falling linearly from s in the "
+        "How many training samples each client has; by default falling linearly from s in the "
         "first group to 2s/3 in the last, s as large as the training pool allows without sharing, whatever the seed.",
         unit="samples",
-        range="1 or more; one number, or one a group",
+        range="1 or more; one number, or one per group",
         source=f"{PAPER}, gives 1000, 700, 400 for EMNIST; the default is ours",
     )
     size_parameter: ClassVar[str] = "sizes"
@@ -85,7 +85,7 @@ class Practical(Setting):
         return self._counts("training", sizes, len(have), num_clients, seed)
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
-        """Return test_samples a client in the same shares; where they are too few, some classes go without."""
+        """Return test_samples for each client in the same shares; where they are too few, some classes go without."""
         return self._counts("test", (self.test_samples,) * self.groups, len(have), len(train), seed)
 
     def _group_of_each(self, what: str, given: tuple[int, ...] | None, total: int) -> Ints:

@@ -48,7 +48,7 @@ class Download:
         """Download `url` to `output_file`; a fault is an error of requests or urllib3, or a ValueError."""
         import requests  # type: ignore[import, unused-ignore]
 
-        # NIST refuses clients of no name. Packed once more on the way, the length would say nothing.
+        # NIST refuses clients without a name. Compressed once more on the way, the length would say nothing.
         headers = {"User-Agent": "fedamp", "Accept-Encoding": "identity"}
         with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response:
             response.raise_for_status()

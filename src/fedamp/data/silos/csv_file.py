@@ -51,7 +51,7 @@ def _read_rows(file: IO[str]) -> tuple[list[str], list[list[str]], list[int]]:
     header: list[str] = []
     rows: list[list[str]] = []
     lines: list[int] = []
-    # strict: without it a quote left open swallows the rest of the file in silence.
+    # strict: without it a quote left open silently swallows the rest of the file.
     reader = csv.reader(file, strict=True)
     end = 0
     try:

@@ -50,7 +50,7 @@ def _load_npz(file: IO[bytes]) -> dict[str, Array]:
                     elif array is not None and array.dtype.kind == "U":
                         array.tolist()  # raises where a character is out of range
     except Exception as error:
-        # Whatever a damaged archive makes zipfile, zlib or numpy raise, it comes to the same: this can't be read.
+        # Whatever a damaged archive makes zipfile, zlib or numpy raise: the file can't be read.
         if "Object arrays" in str(error):
             refused = "an array holds Python objects, which could run code; save numbers or fixed-width text"
         elif "pickle" in str(error):

@@ -60,7 +60,7 @@ def write_schema(path: Path, schema: Schema) -> None:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Return a JSON object. Not by pydantic: of a field that appears twice it takes the last, in silence."""
+    """Return a JSON object. Not by pydantic: of a field that appears twice it silently takes the last."""
     try:
         values = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""CIFAR-100's binary format: records of 3,074 bytes, one a picture, and nothing else.
+"""CIFAR-100's binary format: records of 3,074 bytes, one for each picture, and nothing else.
 
 coarse label  1 byte, 0 to 19
 fine label    1 byte, 0 to 99

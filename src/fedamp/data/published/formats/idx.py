@@ -2,7 +2,7 @@
 
 magic      4 bytes: 0, 0, the type (8: unsigned byte), the number of dimensions
 dimensions 4 bytes each, big-endian: how many items, then rows and columns where they are pictures
-items      a byte a label or a pixel, row by row, to the end of the file
+items      one byte for each label or pixel, row by row, to the end of the file
 """
 
 import gzip

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def check_agreed(schema: Schema, task: str, label: str | None) -> None:
-    """Refuse a task or a label column that is not the schema's: it would be passed over in silence."""
+    """Refuse a task or a label column that is not the schema's: it would be ignored silently."""
     if task not in ("auto", schema.task):
         raise UserError(f"task is {task!r}, but the schema is for {schema.task}; make the schema again with --task")
     if label not in (None, schema.label) and (schema.label is not None or schema.columns is None):

@@ -6,11 +6,11 @@ import torch
 import fedamp
 from fedamp.methods.base import descent
 from fedamp.models.flat import FlatModel
-from fedamp.rows import Rows, State
+from fedamp.rows import State
 from fedamp.training import choice
 from fedamp.training.batches import Batching
 from fedamp.training.stacked.chunks import ALL_AT_ONCE, Chunks
-from helpers import SmallFederation, data, mlp
+from helpers import Federation, data, mlp
 
 
 def test_every_client_is_taken_once():
@@ -56,13 +56,13 @@ def small_memory(monkeypatch, most: int) -> None:
 @pytest.mark.parametrize("name", ["fedamp", "scaffold", "apfl"])
 def test_training_survives_and_gives_the_same_numbers(name, monkeypatch):
     settings = {"module": mlp(norm=True), "clients": data((5, 9, 13, 4, 20, 9)), "batching": Batching(4, epochs=2)}
-    loop = SmallFederation.of(name, **settings).play(3)
+    loop = Federation.of(name, **settings).play(3)
     small_memory(monkeypatch, 2)
-    stacked = SmallFederation.of(name, **settings)
-    stacked.training = stacked.training.changed(engine="stacked", chunk=ALL_AT_ONCE)
+    stacked = Federation.of(name, **settings)
+    stacked.trainer = stacked.trainer.changed(engine="stacked", chunk=ALL_AT_ONCE)
     stacked.play(3)
     assert stacked.trainer.chunks.size == 1
-    assert len(stacked.training.take_events()) == 2
+    assert len(stacked.trainer.take_events()) == 2
     torch.testing.assert_close(stacked.models(), loop.models(), rtol=1e-9, atol=1e-9)
 
 
@@ -99,19 +99,10 @@ def test_a_real_out_of_memory():
     torch.testing.assert_close(result.models["own"].params, whole.models["own"].params, rtol=1e-3, atol=1e-3)
 
 
-def test_one_row_that_all_clients_share_is_picked_without_a_copy():
-    shared = Rows.of(torch.randn(1, 5)).repeat(4)
-    for index in (torch.tensor([2, 0]), torch.tensor([True, False, True, False]), slice(1, 3)):
-        picked = shared[index]
-        assert picked.params.shape == (2, 5)
-        assert picked.params.data_ptr() == shared.params.data_ptr()
-        assert torch.equal(picked.params, shared.params[index])
-
-
 @pytest.mark.parametrize("size", [1, 2, 10])
 def test_training_does_not_write_to_what_it_is_given(size):
-    a = SmallFederation.of("fedavg", sizes=(6, 7, 8))
-    trainer = a.training.changed(engine="stacked", chunk=size)
+    a = Federation.of("fedavg", sizes=(6, 7, 8))
+    trainer = a.trainer.changed(engine="stacked", chunk=size)
     first = a.trainer.model.row()
     before = first.params.clone()
     ended = trainer.local(a.clients, 1).run(first.repeat(3), descent)
@@ -120,7 +111,7 @@ def test_training_does_not_write_to_what_it_is_given(size):
 
 
 def test_a_round_of_everyone_copies_no_state(monkeypatch):
-    a = SmallFederation.of("scaffold", sizes=(6, 7, 8))
+    a = Federation.of("scaffold", sizes=(6, 7, 8))
     monkeypatch.setattr(State, "take", None)
     monkeypatch.setattr(State, "put", None)
     a.play(2)
