@@ -160,7 +160,7 @@ def way_of_a_run() -> str:
 def way_of_a_reply() -> str:
     """Return the second picture: a federation's message to a silo, and the way of the reply back."""
     server = [
-        Box(50, 70, 300, 76, "Who takes part", ("federation/server/strategy.py",), ("known, online, not set aside",)),
+        Box(50, 70, 300, 76, "Who takes part", ("federation/server/attendance.py",), ("known, online, not set aside",)),
         Box(50, 176, 300, 76, "The server's rows", ("federation/server/state.py",), ("server_send: a message each",)),
         Box(
             50,
@@ -171,14 +171,23 @@ def way_of_a_reply() -> str:
             ("federation/server/strategy.py",),
             ("whose reply to which message;", "a bad one stops nobody else"),
         ),
-        Box(50, 684, 300, 76, "Form", ("federation/wire/reply_checks.py",), ("names, shapes, finite, counts",), AMBER),
+        Box(50, 684, 300, 76, "Contents", ("federation/wire/reply_checks.py",), ("counts, metrics, variances",), AMBER),
         Box(50, 790, 300, 76, "Size", ("runs/replies.py",), ("how far from what was sent",), AMBER),
         Box(50, 896, 300, 76, "Taken", ("federation/server/state.py",), ("server_receive",)),
         Box(50, 1002, 300, 76, "On record", ("federation/server/record.py",), ("a run folder like any other",), GREY),
     ]
     wire = [
         Box(405, 176, 230, 76, "Rows as bytes", ("federation/wire/encoding.py",), ("over Flower, with TLS",), GREEN),
-        Box(405, 569, 230, 76, "Rows as bytes", ("federation/wire/encoding.py",), ("nothing is unpickled",), GREEN),
+        Box(
+            405,
+            569,
+            230,
+            76,
+            "Rows as bytes",
+            ("federation/wire/encoding.py",),
+            ("names, shapes, finite",),
+            GREEN,
+        ),
     ]
     silo = [
         Box(690, 176, 300, 76, "The silo's own app", ("federation/silo/guard.py",), ("never code from the server",)),
@@ -201,7 +210,7 @@ def way_of_a_reply() -> str:
         1120,
         "The way of a reply: the server's rows are encoded and sent to a silo. The silo's own app checks the message, "
         "plays one round at home and sends back rows and a few agreed numbers. The server reads each reply, checks its "
-        "form and its size, takes it or sets its silo aside, and writes the round on record.",
+        "contents and its size, takes it or sets its silo aside, and writes the round on record.",
         frame(15, 20, 350, 1085, "Server"),
         frame(675, 126, 330, 544, "Silo"),
         *(box.svg() for box in (*server, *wire, *silo, refused)),

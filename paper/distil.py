@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.records.metrics import counted_clients, score_table, summarise
+from fedamp.records.metrics import client_means, counted_clients, score_table, summarise
 from fedamp.report.figures import recovery
 
 ENTRIES = ("own", "received")
@@ -56,7 +56,8 @@ def _test_scores(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequen
 
 def mean_accuracies(table: NDArray[np.float64], counted: Sequence[bool]) -> list[float]:
     """Return the mean accuracy after each round, in percent, over the clients that are counted."""
-    return [100 * float(row[list(counted)].mean()) for row in table]
+    # Row by row: numpy sums a whole table in another order, and between equally good rounds the last digit decides.
+    return [100 * float(client_means(row[None], counted)[0]) for row in table]
 
 
 def _validation_scores(lines: Sequence[Mapping[str, Any]], counted: Sequence[bool]) -> dict[str, float]:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from docs import architecture
+from docs import architecture_pictures as drawings
 
 ROOT = architecture.ROOT
 PLACES = (ROOT, ROOT / "src" / "fedamp", ROOT / "docs")
 """What a path on the page may begin at."""
-ENDINGS = (".py", ".md", ".toml", ".svg", ".png", ".json", "/")
+ENDINGS = (".py", ".md", ".toml", ".svg", ".png", ".json", ".html", ".js", "/")
 
 
 def written() -> str:
@@ -52,8 +53,10 @@ def test_every_path_in_a_picture_exists(picture):
     assert f"images/{picture.name}" in written()
 
 
-def test_both_ways_are_drawn():
-    assert [path.stem for path in pictures()] == ["way-of-a-reply", "way-of-a-run"]
+def test_both_ways_are_drawn_as_the_script_draws_them():
+    drawn = {path.stem: path.read_text(encoding="utf-8") for path in pictures()}
+    expected = {"way-of-a-run": drawings.way_of_a_run(), "way-of-a-reply": drawings.way_of_a_reply()}
+    assert drawn == expected, "run: python docs/architecture_pictures.py"
 
 
 def test_a_path_that_does_not_exist_is_noticed():
