@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation import demo, provision
-from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan import Plan
 from fedamp.federation.processes import ports
 from fedamp.records.reading import read_lines
 

@@ -7,8 +7,8 @@ import pytest
 
 @pytest.fixture
 def federation(tmp_path) -> Path:
+    from fedamp.config.reply_rules import Rules
     from fedamp.federation import provision
-    from fedamp.federation.plan import Rules
     from federation.provisioned import HOSTS, NAMES, make_plan
 
     folder = tmp_path / "fed"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedamp.config.reply_rules import Rules
 from fedamp.federation import provision
-from fedamp.federation.plan import Rules
 from fedamp.federation.processes import ports
 from fedamp.federation.silo import checkup
 from federation.provisioned import NAMES, make_plan, mode, silo_data

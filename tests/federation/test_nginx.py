@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
+from fedamp.config.reply_rules import Rules
 from fedamp.federation import provision
-from fedamp.federation.plan import Rules
 from fedamp.federation.processes import launch, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server import flower_server

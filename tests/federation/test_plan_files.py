@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from fedamp.config.reply_rules import Rules
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Rules, SiloConfig
+from fedamp.federation.plan import Federation, Member, SiloConfig
 from fedamp.federation.plan_files import read_federation, read_silo_config, write_federation, write_silo_config
 from federation.provisioned import make_plan
 

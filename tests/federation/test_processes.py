@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from fedamp.config.reply_rules import Rules
 from fedamp.federation import certificates, provision
-from fedamp.federation.plan import Rules
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs, ports
 from fedamp.federation.processes.waiting import wait_until

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedamp import __version__
+from fedamp.config.reply_rules import Rules
 from fedamp.federation import certificates, provision
-from fedamp.federation.plan import Rules
 from fedamp.federation.plan_files import read_federation, read_silo_config
 from federation.provisioned import HOSTS, NAMES, make_plan, mode, silo_data
 

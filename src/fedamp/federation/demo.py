@@ -13,13 +13,14 @@ import numpy as np
 from rich.table import Table
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data import load_data
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import Schema, make_schema, merge_schemas
 from fedamp.errors import UserError
 from fedamp.federation import provision
-from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan import Plan
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.files import read_json

@@ -20,9 +20,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.schema_file import read_schema, write_schema
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan import Federation, Member, Plan, SiloConfig
 from fedamp.files import read_json, write_whole
 
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import torch
 
+from fedamp.config.reply_rules import Rules
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan import Federation, Member, Plan, SiloConfig
 from fedamp.federation.plan_files import read_federation, write_federation
 from fedamp.federation.provision.address import ADDRESS, Address, read_address
 from fedamp.federation.provision.bundle import write_bundle

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.federation.plan import Rules
+from fedamp.config.reply_rules import Rules
 from fedamp.federation.wire import reply_checks
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
@@ -96,7 +96,7 @@ class ServerState:
         sound = {who: one for who, one in measured.items() if one is not None}
         found = reply_limits.refused(sound, self.rules, waiting, [*known, self.first_lengths])
         refused = dict.fromkeys(measured.keys() - sound.keys(), "its norm is too large to be computed")
-        refused |= {who: f"{why.told}. {reply_limits.CURE}" for who, why in found.items()}
+        refused |= {who: f"{why.text}. {reply_limits.CURE}" for who, why in found.items()}
         return {who: reply for who, reply in replies.items() if who not in refused}, refused
 
     def _measured(self, who: str, reply: Reply) -> reply_limits.Measured | None:
