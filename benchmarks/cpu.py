@@ -8,11 +8,10 @@ other way would have gained.
 """
 
 import statistics
-from dataclasses import replace
 
 import torch
 from plain_loop import PlainLoop
-from side_by_side import ratios, told
+from side_by_side import median_and_range, ratios
 
 from fedamp import models
 from fedamp.data.clients import Clients
@@ -20,9 +19,11 @@ from fedamp.methods.base import proximal
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine, keep_freed_memory, use_threads
-from fedamp.training.local import Training
+from fedamp.training.choice import choose_engine
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.process import keep_freed_memory, use_threads
+from fedamp.training.trainer import Trainer
 
 # model, shape of a sample, clients, batch, steps
 CASES = [
@@ -54,16 +55,16 @@ def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) 
     flat = FlatModel(module)
     first = flat.row().repeat(n)
     w = Rows(first.params.clone(), first.buffers.clone())
-    training = Training(flat, Optimizer("adam", LR), Batching(batch, steps=steps))
-    choice = choose_engine("auto", training, clients, w)
+    trainer = Trainer(flat, TrainingConfig(Optimizer("adam", LR), Batching(batch, steps=steps)))
+    choice = choose_engine("auto", trainer, clients, w)
     strength = torch.full((n, 1), STRENGTH)
 
     def ours(engine: str) -> None:
-        local = replace(training, engine=engine).local(clients, 1)
+        local = trainer.changed(engine=engine).local(clients, 1)
         local.run(w, proximal, anchor=w.params, strength=strength)
 
     plain = PlainLoop(module, clients, LR)
-    batches = [training.local(clients, 1).batches(i) for i in range(n)]
+    batches = [trainer.local(clients, 1).batches(i) for i in range(n)]
     start = [list(flat.unflatten(row, first.buffers[0])[0].values()) for row in w.params]
     ways = {"plain": lambda: plain.run(start, batches, STRENGTH), "loop": lambda: ours("loop")}
     with use_threads(choice.threads):
@@ -71,9 +72,8 @@ def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) 
     gain = statistics.median(found["loop"])  # of stacked over loop
     lost = max(0.0, (1 / gain if choice.engine == "stacked" else gain) - 1)
     where = f"{model} {'x'.join(map(str, shape))}, {n} clients, batch {batch}"
-    print(
-        f"{where:42s} {told(found['plain']):24s} {told(found['loop']):24s} {choice.engine:8s} {lost:5.0%}", flush=True
-    )
+    plain_loop, loop = (median_and_range(found[way]) for way in ("plain", "loop"))
+    print(f"{where:42s} {plain_loop:24s} {loop:24s} {choice.engine:8s} {lost:5.0%}", flush=True)
 
 
 def main() -> None:

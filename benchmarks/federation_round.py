@@ -20,9 +20,9 @@ import numpy as np
 from fedamp.config import RunConfig
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
-from fedamp.federation import provision, trial
+from fedamp.federation import demo, provision
 from fedamp.federation.plan import Plan, Rules
-from fedamp.federation.processes import programs
+from fedamp.federation.processes import ports
 from fedamp.records.reading import read_lines
 
 SHAPES = {"mlp": (8, 8), "cnn": (28, 28), "resnet18": (3, 32, 32)}
@@ -34,7 +34,7 @@ def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str
     with tempfile.TemporaryDirectory(prefix="fedamp-bench-", ignore_cleanup_errors=True) as made:
         folder, stream = Path(made), np.random.default_rng(0)
         (folder / "data").mkdir()
-        for name in trial.NAMES:
+        for name in demo.NAMES:
             x = stream.integers(0, 256, (samples, *SHAPES[model]), dtype=np.uint8)
             np.savez(folder / "data" / f"{name}.npz", x=x, y=np.arange(samples) % OUTPUTS[model])
         schema = make_schema(read_silos(folder / "data"))
@@ -42,10 +42,10 @@ def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str
         values |= {"method": method, "model": model, "rounds": rounds, "batch_size": 50}
         federation = folder / "federation"
         plan = Plan("bench", RunConfig.of(values), schema)
-        port = programs.free_port()
-        provision.init(federation, list(trial.NAMES), plan, Rules(min_silos=3), ["localhost"], port, None)
-        data = [folder / "data" / f"{name}.npz" for name in trial.NAMES]
-        trial.run_all(federation, data, 300.0 + 120.0 * rounds, print)
+        port = ports.free_port()
+        provision.init(federation, list(demo.NAMES), plan, Rules(min_silos=3), ["localhost"], port, None)
+        data = [folder / "data" / f"{name}.npz" for name in demo.NAMES]
+        demo.run_all(federation, data, 300.0 + 120.0 * rounds, print)
         lines = [line for line in read_lines(federation / "record" / "rounds.jsonl") if line["round"] > 1]
     splits = []
     for line in lines:

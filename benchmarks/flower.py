@@ -20,7 +20,7 @@ import fedamp
 from fedamp import models
 from fedamp.data.clients import Clients
 from fedamp.models.zoo import mlp
-from fedamp.runs.setup import load_material
+from fedamp.runs.material import load_material
 
 
 def ours(config: RunConfig) -> float:

@@ -20,9 +20,9 @@ from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.choice import choose_engine
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.trainer import Trainer
 
 EMNIST_PRACTICAL = [1000] * 10 + [700] * 26 + [400] * 26
 CASES = {
@@ -46,15 +46,16 @@ class Case:
         flat = FlatModel(models.build(models.MODELS[model], shape, classes, 0).to(device))
         first = flat.row().repeat(len(sizes))
         self.w = Rows(first.params.clone(), first.buffers.clone())
-        training = Training(flat, Optimizer("adam", 1e-3), Batching(100, epochs=epochs), precision=precision)
-        choice = choose_engine("stacked", training, self.clients, self.w)
+        config = TrainingConfig(Optimizer("adam", 1e-3), Batching(100, epochs=epochs), precision=precision)
+        trainer = Trainer(flat, config)
+        choice = choose_engine("stacked", trainer, self.clients, self.w)
         flat.compile(compiled)
-        self.training = Training(**{**vars_of(training), "engine": "stacked", "chunks": Chunks(choice.chunk)})
+        self.trainer = trainer.changed(engine="stacked", chunk=choice.chunk)
         self.samples = epochs * total
         self.strength = torch.full((len(sizes), 1), 1e-4, device=device)
 
     def round(self) -> None:
-        local = self.training.local(self.clients, 1)
+        local = self.trainer.local(self.clients, 1)
         local.run(self.w, proximal, anchor=self.w.params, strength=self.strength)
         torch.cuda.synchronize()
 
@@ -67,11 +68,6 @@ class Case:
             self.round()
             times.append(time.perf_counter() - began)
         return statistics.median(times)
-
-
-def vars_of(training: Training) -> dict[str, object]:
-    names = ("model", "optimizer", "batching", "seed", "task", "precision")
-    return {name: getattr(training, name) for name in names}
 
 
 def kernels(case: Case, most: int = 16) -> None:
@@ -106,7 +102,7 @@ def main() -> None:
                 print(f"{name:24s} {precision:9s} {compiled!s:8s} {seconds:8.3f} {rate:12.0f} {peak:9.1f}", flush=True)
                 if asked.profile and precision != "fp32":
                     kernels(case)
-                for event in case.training.take_events():
+                for event in case.trainer.take_events():
                     print(f"    {event}")
 
 

@@ -25,11 +25,12 @@ from fedamp.data.clients import Clients
 from fedamp.methods import make_method
 from fedamp.models.flat import FlatModel
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine, keep_freed_memory, use_threads
-from fedamp.training.local import Training
+from fedamp.training.choice import choose_engine
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.precision import resolve
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.training.process import keep_freed_memory, use_threads
+from fedamp.training.trainer import Trainer
 
 CASES = {
     "cpu": {"mlp": (10, 30, 100, 300, 1000), "cnn-small": (10, 30, 100)},
@@ -49,11 +50,10 @@ def measure(device_name: str, model: str, m: int) -> dict[str, float | int | str
     clients = Clients(x, y, held, tuple(range(m)), shift=torch.tensor(33.0), scale=torch.tensor(78.0)).to(device)
     flat = FlatModel(models.build(models.MODELS[model], shape, 10, 0).to(device))
     w = flat.row().repeat(m)
-    training = Training(flat, Optimizer(), Batching(20, epochs=1), precision=resolve("auto", device))
-    choice = choose_engine("auto", training, clients, w)
-    names = ("model", "optimizer", "batching", "precision")
-    kept = {name: getattr(training, name) for name in names}
-    training = Training(**kept, engine=choice.engine, chunks=Chunks(choice.chunk))
+    config = TrainingConfig(Optimizer(), Batching(20, epochs=1), precision=resolve("auto", device))
+    trainer = Trainer(flat, config)
+    choice = choose_engine("auto", trainer, clients, w)
+    trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk)
     method = make_method("fedamp")
     server, state, present = method.server_init(w), method.client_init(w), torch.ones(m, dtype=torch.bool)
     spent: dict[str, list[float]] = {"server": [], "clients": []}
@@ -69,7 +69,7 @@ def measure(device_name: str, model: str, m: int) -> dict[str, float | int | str
             began = time.perf_counter()
             server, message = method.server_send(server, k)
             began = timed("server", began)
-            state, reply = method.client_update(state, message, training.local(clients, k))
+            state, reply = method.client_update(state, message, trainer.local(clients, k))
             timed("clients", began)
             server = method.server_receive(server, reply, present)
     if device.type == "cuda":
@@ -105,8 +105,8 @@ def main() -> None:
             rows.append(row)
             if asked.json:
                 asked.json.write_text(json.dumps(rows, indent=1) + "\n")
-            told = f"{row['server_s']:9.3f} {row['clients_s']:10.3f} {row['peak_bytes'] / 2**30:9.2f}"
-            print(f"{model:10s} {row['d']:10d} {m:5d} {row['engine']:8s} {told}", flush=True)
+            times = f"{row['server_s']:9.3f} {row['clients_s']:10.3f} {row['peak_bytes'] / 2**30:9.2f}"
+            print(f"{model:10s} {row['d']:10d} {m:5d} {row['engine']:8s} {times}", flush=True)
 
 
 if __name__ == "__main__":

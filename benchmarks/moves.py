@@ -18,8 +18,8 @@ from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.data.in_memory import as_clients
 from fedamp.rows import Message, Rows
+from fedamp.runs.faults import draw_present
 from fedamp.runs.replies import FREE, Measured, measure, usual_moves, waiting
-from fedamp.runs.round import draw_present
 from fedamp.runs.setup import assemble
 
 FEW, MANY = 20, 2000
@@ -75,7 +75,7 @@ def look(
         who = present.nonzero()[:, 0]
         server, message = method.server_send(server, k)
         received = {name: rows[who] for name, rows in message.items()}
-        local = setup.training.local(setup.clients.take(who), k)
+        local = setup.trainer.local(setup.clients.take(who), k)
         part, reply = method.client_update(state.take(who), received, local)
         (name,) = (name for name in reply if method.answers.get(name, name) in message)
         away = waiting({entry: rows[~present] for entry, rows in message.items()}, method, reply)[name]

@@ -27,10 +27,10 @@ def main() -> None:
             result = fedamp.run(**settings, seed=seed, precision=precision, data_dir=asked.data_dir)
             scores.append(result.bmta)
         means[precision] = statistics.mean(scores)
-        told = ", ".join(f"{score:.2f}" for score in scores)
+        each = ", ".join(f"{score:.2f}" for score in scores)
         apart = means[precision] - means["fp32"]
         print(
-            f"{precision}: {told}; mean {means[precision]:.2f} ({apart:+.2f})  {time.perf_counter() - began:.0f} s",
+            f"{precision}: {each}; mean {means[precision]:.2f} ({apart:+.2f})  {time.perf_counter() - began:.0f} s",
             flush=True,
         )
 

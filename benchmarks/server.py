@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from side_by_side import ratios, told
+from side_by_side import median_and_range, ratios
 from torch import Tensor
 
 from fedamp.methods.attention import squared_distances
@@ -69,7 +69,7 @@ def measure(m: int, d: int) -> None:
         {"blocks": lambda: mix(xi, part), "plain": lambda: plain_mix(xi, part)},
     ]
     for name, ways, (spent, more) in zip(("distances", "mixture"), pairs, costs, strict=True):
-        ratio = told(ratios(ways, 3)["blocks"]) + about
+        ratio = median_and_range(ratios(ways, 3)["blocks"]) + about
         print(f"{f'{name}, m = {m}, d = {d}':34s} {ratio:32s} {spent:8.2f} {more / size:19.1%}", flush=True)
 
 

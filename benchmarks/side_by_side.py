@@ -25,6 +25,6 @@ def ratios(ways: Mapping[str, Callable[[], object]], repeats: int = 7) -> dict[s
     return found
 
 
-def told(values: list[float]) -> str:
-    """Return a ratio's median and its spread: the lowest and the highest."""
+def median_and_range(values: list[float]) -> str:
+    """Return the median of some ratios, with the lowest and the highest, in words."""
     return f"{statistics.median(values):6.2f}  ({min(values):.2f} to {max(values):.2f})"

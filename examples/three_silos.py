@@ -27,7 +27,7 @@ for number, name in enumerate(["hospital-a", "hospital-b", "hospital-c"]):
 result = fedamp.run(data=str(folder / "silos"), label="outcome", model="logistic", method="fedamp", rounds=10, lr=0.05)
 print(f"best mean test accuracy: {result.bmta:.1f} %")
 
-for number, name in enumerate(result.facts["names"]):
+for number, name in enumerate(result.facts.names):
     save_file(result.client_model(number).state_dict(), folder / f"{name}.safetensors")
 
 # Anywhere else, with torch and safetensors alone; the schema tells columns, labels and scaling.

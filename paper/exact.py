@@ -1,4 +1,4 @@
-"""Local training without a learning rate: a client goes to the very point where its direction vanishes."""
+"""Exact local training: a client goes straight to the point where its direction vanishes, without a learning rate."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The paper's tables as lists of runs: each cell is a description and a seed. docs/reproduction.md says what is ours.
+"""The paper's tables as lists of runs: each cell is a configuration. docs/reproduction.md says which choices are ours.
 
-A cell of FedAvg or FedProx holds its fine-tuned form too: one trajectory, scored at two models.
+A cell of FedAvg or FedProx serves its fine-tuned form too: one trajectory, scored at two models.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,32 +13,33 @@ from typing import Any
 from fedamp.config import Named, RunConfig
 from fedamp.config.presets import preset
 from fedamp.errors import UserError
-
-RESULTS = Path(__file__).parent.parent / "results"
+from paper import results
 
 SEEDS = (0, 1, 2)
 PATIENCE = {"scaffold": 40, "apfl": 40, "separate": 20, "others": 30}
-"""Rounds without a better mean, after which a run ends: the first two have 600, and nobody alone learns for 90."""
+"""Rounds without a better mean after which a run ends: the first two have 600, and nobody who trains alone learns
+for 90."""
 
 GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
     "fedamp": ("sigma", (1.0, 10.0, 100.0, 1000.0)),
     "heurfedamp": ("sigma", (1.0, 10.0, 100.0, 1000.0)),
     "apfl": ("mixture", (0.1, 0.3, 0.5, 0.9)),
 }
-"""What the paper tuned and did not print: four values each, chosen by a fifth of the training samples, not by test."""
+"""What the paper tuned and did not print: four values each, chosen on a fifth of the training samples, never on
+test samples."""
 
 JUDGED = dict.fromkeys(("fedamp", "heurfedamp"), ("own", "received"))
-"""Both w and u are FedAMP's output (Algorithm 1), and what is best for one is not for the other: each is tuned for."""
+"""Both w and u are FedAMP's output (Algorithm 1), and what is best for one is not best for the other: each is tuned."""
 
 TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
 SLOW = ("scaffold", "apfl")
 
 LOCAL = {"sigma": "local", "sharpness": 4.0, "self_weight": "uniform"}
-"""FedAMP with a scale for each client, and nobody told who is alike. The sharpness is what was best for u on the
-digits, so that it has seen none of these data."""
+"""FedAMP with a scale for each client, without knowing who is alike. The sharpness is what was best for u on the
+digits, so it was chosen on none of these data."""
 
 WATCHED = {**JUDGED, **dict.fromkeys(("fedavg", "fedprox"), ("own", "received"))}
-"""The models of a run that are in a table: none of them may still get better where it ends early."""
+"""The models of a run that are in a table: a run ends early only when none of them gets better."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -61,8 +61,8 @@ TROUBLES: dict[str, dict[str, Any]] = {
     "absent50": {"absent": 0.5},
     "poisoned": {"poisoned": (0, 10, 20, 30, 40), "replies": "any"},
 }
-"""What goes wrong in the robustness table. The last is one client in ten, one of each group, and nobody checks what
-they send: the question is what the methods themselves make of it."""
+"""What goes wrong in the robustness table. The last: one client in ten is poisoned, one of each group, and replies are
+not checked, since the question is what the methods themselves make of them."""
 
 
 def shortened(rounds: int, method: str) -> dict[str, Any]:
@@ -80,13 +80,13 @@ class Cell:
 
     table: str
     label: str
-    values: Mapping[str, Any] = field(repr=False)  # of its Description
+    values: Mapping[str, Any] = field(repr=False)  # of its RunConfig
     patience: int | None = None
 
     @property
     def path(self) -> Path:
         """Where its result is kept."""
-        return RESULTS / self.table / f"{self.label}.json"
+        return results.path_of(self.table, self.label)
 
     @property
     def config(self) -> RunConfig:
@@ -121,21 +121,21 @@ def _tuning(name: str, data: str) -> Iterator[Cell]:
     for method, (knob, values) in GRIDS.items():
         for value in values:
             brief = {**shortened(TUNING_ROUNDS, method), "validation": 0.2}
-            told = _values(f"paper/{data}-{SETTING[kind]}", method, 0, brief, {knob: value})
-            yield Cell(name, label_of(method, value), told)
+            chosen = _values(f"paper/{data}-{SETTING[kind]}", method, 0, brief, {knob: value})
+            yield Cell(name, label_of(method, value), chosen)
 
 
 def _table(name: str, data: str) -> Iterator[Cell]:
-    """Return all of the first seed, then the others' of what is quick: a table is whole as early as can be."""
+    """Return every method with the first seed, then the quick ones with the other seeds: the table fills up early."""
     kind = name.partition("-")[0]
     for seed in SEEDS if data != "cifar100" else SEEDS[:1]:
         for method in (*TRAINED, *SLOW) if seed == SEEDS[0] else TRAINED:
             for label, chosen in _points(kind, data, method):
-                told = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
-                yield Cell(name, f"{label}-seed{seed}", told, PATIENCE.get(method, PATIENCE["others"]))
+                values = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
+                yield Cell(name, f"{label}-seed{seed}", values, PATIENCE.get(method, PATIENCE["others"]))
         if kind == "table3":
-            told = _values(f"paper/{data}-practical", "fedamp", seed, {}, LOCAL)
-            yield Cell(name, f"fedamp-local-seed{seed}", told, PATIENCE["others"])
+            values = _values(f"paper/{data}-practical", "fedamp", seed, {}, LOCAL)
+            yield Cell(name, f"fedamp-local-seed{seed}", values, PATIENCE["others"])
 
 
 def _points(kind: str, data: str, method: str) -> list[tuple[str, dict[str, Any]]]:
@@ -167,8 +167,8 @@ def _robust(name: str, data: str) -> Iterator[Cell]:
                 chosen = {"sigma": tuned(data, method, "received")} if method in GRIDS else {}
                 if None not in chosen.values():
                     brief = {**changes, **shortened(VARIANT_ROUNDS, method)}
-                    told = _values(f"paper/{data}-practical", method, seed, brief, chosen)
-                    yield Cell(name, f"{trouble}-{method}-seed{seed}", told)
+                    values = _values(f"paper/{data}-practical", method, seed, brief, chosen)
+                    yield Cell(name, f"{trouble}-{method}-seed{seed}", values)
 
 
 _MAKERS = {
@@ -180,16 +180,16 @@ _MAKERS = {
 
 
 def tuned(data: str, method: str, entry: str, kind: str = "table3") -> float | None:
-    """Return the value of a method's knob that validation chose for one of its models; None where it's not done.
+    """Return the value of a method's knob that validation chose for one of its models; None until all are tried.
 
     Of two that are equally good for this model, the one that is better for the other.
     """
     scores = {}
     for value in GRIDS[method][1]:
-        path = RESULTS / f"{TUNING[kind]}-{data}" / f"{label_of(method, value)}.json"
-        if not path.exists():
+        result = results.read(f"{TUNING[kind]}-{data}", label_of(method, value))
+        if result is None:
             return None
-        validation = json.loads(path.read_text())["validation"]
+        validation = result["validation"]
         scores[value] = validation[entry], validation["own"] + validation["received"]
     return max(scores, key=lambda value: scores[value])
 
@@ -198,10 +198,10 @@ def _values(
     which: str, method: str, seed: int, changes: Mapping[str, Any], of_method: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a preset with changes to the run and to its method; `of_method` comes last."""
-    told = preset(which, method)
-    choice = Named.of(told["method"])
+    values = preset(which, method)
+    choice = Named.of(values["method"])
     own = {**choice.parameters, **changes.get("method", {}), **of_method}
     if own.get("form") == "gradient":
         own.pop("self_weight", None)  # Eq. 5 has its own
     rest = {key: value for key, value in changes.items() if key != "method"}
-    return {**told, **rest, "method": Named(choice.name, own), "seed": seed}
+    return {**values, **rest, "method": Named(choice.name, own), "seed": seed}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import PowerNorm
 
-from experiments import RESULTS
-from outcomes import OURS, ROWS, TITLES, found
+from paper import results
+from paper.outcomes import OURS, ROWS, TITLES, scores_of
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 
@@ -20,7 +19,7 @@ def draw_all() -> None:
     """Draw every figure that there are results for."""
     theorems()
     for data in TITLES:
-        if any(found(f"table3-{data}", row) for row in OURS):
+        if any(scores_of(f"table3-{data}", row) for row in OURS):
             distributions(data)
             curves(data)
             weights(data)
@@ -28,18 +27,18 @@ def draw_all() -> None:
 
 def theorems() -> None:
     """Draw both theorems beside their bounds, and the way with diminishing steps."""
-    told = json.loads((RESULTS / "theorems.json").read_text())
+    measured = results.read_theorems()
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     panels = (("convex", "gap", "Theorem 1", "min H − H*"), ("smooth", "gradient", "Theorem 2", "min |∇H|²"))
     for axis, (name, value, title, label) in zip(axes, panels, strict=False):
-        lines = told[name]["lines"]
+        lines = measured[name]["lines"]
         rounds = [line["K"] for line in lines]
         axis.loglog(rounds, [max(line[value], 1e-16) for line in lines], "o-", label="seen")
         axis.loglog(rounds, [line[value + "_bound"] for line in lines], "--", color="0.4", label="bound")
         axis.set(title=title, xlabel="rounds K, alpha = λ/√K", ylabel=label)
         axis.legend()
     for name, value, _, label in panels:
-        steps = told[name]["diminishing"]
+        steps = measured[name]["diminishing"]
         axes[2].loglog([s["k"] for s in steps], [max(s[value], 1e-16) for s in steps], label=label.removeprefix("min "))
     axes[2].set(title="diminishing steps, alpha = λ / 2k^0.6", xlabel="round k")
     axes[2].legend(["Theorem 1: H − H*", "Theorem 2: |∇H|²"])
@@ -48,9 +47,9 @@ def theorems() -> None:
 
 def distributions(data: str) -> None:
     """Draw every client's accuracy, its mean over the seeds, by method."""
-    told = {row.name: found(f"table3-{data}", row) for row in ROWS}
+    scores = {row.name: scores_of(f"table3-{data}", row) for row in ROWS}
     values = {
-        name: np.mean([one["per_client"] for one in each.values()], axis=0) for name, each in told.items() if each
+        name: np.mean([one["per_client"] for one in each.values()], axis=0) for name, each in scores.items() if each
     }
     figure, axis = plt.subplots(figsize=(9, 0.45 * len(values) + 1.4), layout="constrained")
     names = list(values)[::-1]
@@ -65,9 +64,9 @@ def curves(data: str) -> None:
     figure, axis = plt.subplots(figsize=(9, 4.2), layout="constrained")
     lowest = 100.0
     for number, row in enumerate(ROWS):
-        told = [one["curve"][:90] for one in found(f"table3-{data}", row).values()]
-        if told:
-            shared = np.mean([curve[: min(map(len, told))] for curve in told], axis=0)
+        lines = [one["curve"][:90] for one in scores_of(f"table3-{data}", row).values()]
+        if lines:
+            shared = np.mean([line[: min(map(len, lines))] for line in lines], axis=0)
             style = {"own": "-", "received": "--"}[row.entry] if row in OURS else ":"
             axis.plot(range(1, len(shared) + 1), shared, style, color=f"C{number % 10}", label=row.name)
             lowest = min(lowest, shared.max())
@@ -83,10 +82,10 @@ def weights(data: str) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     drawn, labels = False, set[str]()
     for row in OURS:
-        told = found(f"table3-{data}", row).get(0)
-        if told is None:
+        scores = scores_of(f"table3-{data}", row).get(0)
+        if scores is None:
             continue
-        run = told["run"]
+        run = scores["run"]
         value = run["description"]["method"]["sigma"]
         value = f"{value:g}" if isinstance(value, float) else value
         sigma = f"{row.name.partition(',')[0].removesuffix(' local')}, sigma {value}"

@@ -1,18 +1,18 @@
-"""What the runs in results/ came to, by the rows of the paper's tables, beside the paper's own figures."""
+"""The scores in results/ by the rows of the paper's tables, beside the paper's own; what one row gains over another."""
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments import GRIDS, RESULTS, SEEDS, TRAINED, label_of, tuned
 from fedamp.report.stats import short_p, wilcoxon_p
+from paper import results
+from paper.experiments import GRIDS, SEEDS, TRAINED, label_of, tuned
 
-Told = Mapping[int, Mapping[str, Any]]
-"""The scores of one model of a run, by seed."""
+Scores = Mapping[int, Mapping[str, Any]]
+"""The scores of one model of a run, by seed; under "run" the whole result."""
 
 DATA = ("mnist", "fmnist", "emnist", "cifar100")
 TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
@@ -48,7 +48,7 @@ OURS = ROWS[-6:]
 ROBUST = [row for row in ROWS if row.run in TRAINED]
 
 
-def named(name: str) -> Row:
+def row_named(name: str) -> Row:
     """Return a row by its name."""
     return next(row for row in ROWS if row.name == name)
 
@@ -76,14 +76,8 @@ PAPER = {
 }
 
 
-def read(table: str, label: str) -> dict[str, Any] | None:
-    """Return the result of a cell, or None where it was not run."""
-    path = RESULTS / table / f"{label}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def found(table: str, row: Row) -> dict[int, dict[str, Any]]:
-    """Return what a row's runs in a table came to, by seed."""
+def scores_of(table: str, row: Row) -> dict[int, dict[str, Any]]:
+    """Return the scores of a row of a table, by seed."""
     kind, _, data = table.partition("-")
     label = row.run
     if row.run in GRIDS and data != "cifar100":
@@ -91,18 +85,18 @@ def found(table: str, row: Row) -> dict[int, dict[str, Any]]:
         if value is None:
             return {}
         label = label_of(row.run, value)
-    return of_label(table, label, row.entry)
+    return scores_of_label(table, label, row.entry)
 
 
-def of_label(table: str, label: str, entry: str) -> dict[int, dict[str, Any]]:
+def scores_of_label(table: str, label: str, entry: str) -> dict[int, dict[str, Any]]:
     """Return the scores of one of a run's models, by seed."""
-    told = {seed: read(table, f"{label}-seed{seed}") for seed in SEEDS}
-    return {seed: {**one[entry], "run": one} for seed, one in told.items() if one is not None and entry in one}
+    runs = {seed: results.read(table, f"{label}-seed{seed}") for seed in SEEDS}
+    return {seed: {**run[entry], "run": run} for seed, run in runs.items() if run is not None and entry in run}
 
 
-def score(told: Told) -> str:
-    """Return mean and spread of the seeds, in words."""
-    best = [one["best"] for one in told.values()]
+def score(scores: Scores) -> str:
+    """Return mean and standard deviation over the seeds, for a table."""
+    best = [one["best"] for one in scores.values()]
     if not best:
         return NOT_RUN
     if len(best) == 1:
@@ -111,9 +105,9 @@ def score(told: Told) -> str:
     return f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}{seeds}"
 
 
-def mean(told: Told, which: str = "best") -> str:
-    """Return the mean of the seeds, for the text."""
-    return f"{statistics.mean(one[which] for one in told.values()):.2f}" if told else NOT_RUN
+def mean(scores: Scores, which: str = "best") -> str:
+    """Return the mean over the seeds, for the text."""
+    return f"{statistics.mean(one[which] for one in scores.values()):.2f}" if scores else NOT_RUN
 
 
 @dataclass(frozen=True)
@@ -125,13 +119,13 @@ class Gain:
     why: str  # why there is no p
 
     @property
-    def sure(self) -> str:
-        """p in words, for a table."""
+    def p_text(self) -> str:
+        """The p, or why there is none."""
         return self.why if self.p is None else short_p(self.p)
 
 
-def gained(mine: Told, theirs: Told) -> Gain | None:
-    """Return the gain over clients, each at its mean over the seeds that both have; None where there are no such."""
+def gained(mine: Scores, theirs: Scores) -> Gain | None:
+    """Return the gain over clients, each at its mean over the seeds that both have; None where they share no seed."""
     both = mine.keys() & theirs.keys()
     if not both:
         return None
@@ -140,14 +134,23 @@ def gained(mine: Told, theirs: Told) -> Gain | None:
     return Gain(points, *wilcoxon_p(ours, others))
 
 
-def gain(mine: Told, theirs: Told) -> str:
+def gain(mine: Scores, theirs: Scores) -> str:
     """Return a gain and its p, for a table."""
-    found = gained(mine, theirs)
-    return NOT_RUN if found is None else f"{found.points:+.2f}, {found.sure}"
+    over = gained(mine, theirs)
+    return NOT_RUN if over is None else f"{over.points:+.2f}, {over.p_text}"
 
 
-def _of_clients(told: Told, seeds: Collection[int]) -> list[tuple[float, ...]]:
-    """Return the accuracies of each client, one a seed; a poisoned client's are left out."""
-    poisoned = {number for seed in seeds for number in told[seed]["run"]["description"]["poisoned"]}
-    clients = zip(*(told[seed]["per_client"] for seed in sorted(seeds)), strict=True)
+def gain_in_words(mine: Scores, theirs: Scores) -> str:
+    """Return a gain and its p, for the text."""
+    over = gained(mine, theirs)
+    if over is None:
+        return NOT_RUN
+    p = over.p_text if over.p is None else f"p {over.p_text}" if over.p_text.startswith("<") else f"p = {over.p_text}"
+    return f"{over.points:+.2f} points ({p})"
+
+
+def _of_clients(scores: Scores, seeds: Collection[int]) -> list[tuple[float, ...]]:
+    """Return the accuracies of each client, one for each seed; poisoned clients are left out."""
+    poisoned = {number for seed in seeds for number in scores[seed]["run"]["description"]["poisoned"]}
+    clients = zip(*(scores[seed]["per_client"] for seed in sorted(seeds)), strict=True)
     return [client for number, client in enumerate(clients) if number not in poisoned]

@@ -1,54 +1,44 @@
-"""Run what is missing of some tables, and keep what came of it in results/.
+"""Run what is missing of some tables, and keep the results in results/.
 
-    python paper/run.py table3-emnist --data-dir DIR
+    python -m paper.run table3-emnist --data-dir DIR
 
-The same command may run several times at once on one machine: each takes what no other has taken. With `--runs DIR`
-a run that was broken off goes on where it was; without, it begins anew, and its models are nowhere written.
+The same command may run several times at once on one machine: each process takes runs that no other has taken. With
+`--runs DIR`, a run that was interrupted continues where it was. Without it, the run starts again, and no model is
+written anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
-import hashlib
-import json
-import os
-import platform
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from numpy.typing import NDArray
-
-import fedamp
-from experiments import NAMES, WATCHED, Cell, table
 from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
-from fedamp.records.metrics import counted_clients, finite, score_table, summarise
 from fedamp.records.reading import DESCRIPTION, read_run
-from fedamp.report.figures import recovery
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
-from fedamp.runs.setup import Material, Setup, assemble, load_material
-from fedamp.training.local import Training
-from fedamp.training.stacked.chunks import Chunks
+from fedamp.runs.material import Material, load_material
+from fedamp.runs.setup import Setup, assemble
+from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.trainer import Trainer
+from paper import results
+from paper.distil import ENTRIES, distil, surroundings
+from paper.experiments import NAMES, Cell
+from paper.pending import cells_to_run
+from paper.watch import Watch
 
 INTERRUPTED = 130  # what a shell says of Ctrl-C
 
-LONG = 600
-"""Rounds from which what there is is kept when the time is over: nobody runs them twice for that."""
 
-
-class LaterError(KeyboardInterrupt):
-    """No time left: another call does it."""
+class OutOfTimeError(Exception):
+    """No time is left for a short run: another call does it."""
 
 
 @dataclass
@@ -57,207 +47,105 @@ class Runner:
 
     data_dir: Path | None = None
     runs: Path | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)  # changes to every description
+    how: Mapping[str, Any] = field(default_factory=dict)  # changes to the configuration of every run
     deadline: float = float("inf")
-    passes: dict[Any, Training] = field(default_factory=dict)
+    passes: dict[Any, Trainer] = field(default_factory=dict)
 
-    def play(self, cell: Cell) -> None:
-        """Run one cell to its end, and write its result."""
+    def play(self, cell: Cell) -> dict[str, Any]:
+        """Run one cell to its end, write its result and return it."""
         config = replace(cell.config, **self.how)
         material = load_material(config, self.data_dir)
         setup = self._ready(config, material)
-        note = setup.facts.get("note")
+        note = setup.facts.note
         self._same_data(cell, note)
         folder = None if self.runs is None else self.runs / cell.table / cell.label
-        stopped: str | None = None
         lines = list(read_run(folder).lines) if folder is not None and (folder / DESCRIPTION).exists() else []
-
-        counted = counted_clients(config.clients, config.poisoned)
-
-        def watch(line: Mapping[str, Any]) -> bool:
-            lines[:] = [*(before for before in lines if before["round"] < line["round"]), dict(line)]
-            nonlocal stopped
-            if stopped is not None or line["round"] >= config.rounds:  # nothing left to be spared
-                return True
-            entries = WATCHED.get(config.method.name, ("own",))
-            if cell.patience is not None and all(_no_better(lines, entry, cell.patience, counted) for entry in entries):
-                stopped = f"{cell.patience} rounds brought no better mean"
-            elif time.monotonic() > self.deadline and line["round"] > 0:
-                if config.rounds < LONG:
-                    raise LaterError  # half of a short run is no result
-                stopped = "the time for it was over"
-            return stopped is None
-
+        watch = Watch(config, cell.patience, self.deadline, lines)
         target = None if folder is None else RunFolder(folder, inputs_of(config, material))
-        result = play(config, setup, target, watch)
-        xi = None if result.xi is None else result.xi.numpy()
-        told = {
-            "stopped": stopped,
+        played = play(config, setup, target, watch)
+        if watch.out_of_time:
+            raise OutOfTimeError
+        xi = None if played.xi is None else played.xi.numpy()
+        result = {
+            "stopped": watch.stopped,
             "data": note,
-            **distil(config, lines, setup.facts["groups"], xi),
+            **distil(config, watch.lines, setup.facts.groups, xi),
             **surroundings(),
+            "command": command(cell, config),
         }
-        told["command"] = command(cell, config)
-        cell.path.parent.mkdir(parents=True, exist_ok=True)
-        cell.path.write_text(as_text(told))
+        results.write(cell.path, result)
         if folder is not None:
             shutil.rmtree(folder)
+        return result
 
     @staticmethod
     def _same_data(cell: Cell, note: str | None) -> None:
-        """Raise where the results beside this one are of other data: EMNIST's test split alone, say, or all of it."""
-        for path in cell.path.parent.glob("*.json"):
-            if (theirs := json.loads(path.read_text())["data"]) != note:
+        """Raise where this table has results on other data: on EMNIST's test split alone, say, and not on all of it."""
+        for table, label, result in results.read_all(cell.table):
+            if result["data"] != note:
+                path = results.path_of(table, label)
                 raise UserError(
-                    f"the data of {cell.label} is {note!r}, but {path} has {theirs!r}; one table needs one kind of "
-                    f"data: take the other's files, or move {path.parent} away"
+                    f"the data of {cell.label} is {note!r}, but {path} was run on {result['data']!r}; one table needs "
+                    f"one kind of data: use the same files as before, or move {path.parent} away"
                 )
 
     def _ready(self, config: RunConfig, material: Material) -> Setup:
         """Return all that a run needs, with the passes that earlier runs of the same model compiled and recorded."""
         setup = assemble(config, material)
-        training = setup.training
-        if training.engine == "stacked":
-            training = replace(training, chunks=Chunks())  # all at once; too many for the memory are halved
-        kind = (config.model, repr(training.model.module), training.precision, config.compile)
-        earlier = self.passes.setdefault(repr(kind), training)
-        if earlier is not training:
-            training = training.after(earlier)
-        return replace(setup, training=training)
-
-
-def _means(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequence[bool], on: str = "test") -> list[float]:
-    """Return the mean accuracy after each round, in percent, over the clients that are counted."""
-    return [100 * float(row[list(counted)].mean()) for row in score_table(lines, entry, "accuracy", on)]
-
-
-def _no_better(lines: Sequence[Mapping[str, Any]], entry: str, patience: int, counted: Sequence[bool]) -> bool:
-    """Return whether the last rounds brought no better mean than the rounds before them."""
-    means = _means(lines, entry, counted)
-    return len(means) > patience and max(means[:-patience]) >= max(means[-patience:])
-
-
-def distil(
-    config: RunConfig, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
-) -> dict[str, Any]:
-    """Return what a page needs of a run: scores of both kinds of models, weights, groups; small enough to be kept."""
-    told: dict[str, Any] = {"description": config.to_dict(), "groups": groups}
-    counted = counted_clients(config.clients, config.poisoned)
-    for entry in ("own", "received"):
-        scores = score_table(lines, entry, "accuracy")
-        if len(scores):
-            summary = summarise(scores, "accuracy", counted)
-            told[entry] = {
-                "best": round(summary.best, 3),
-                "best_round": summary.best_round,
-                "last": round(summary.last, 3),
-                "per_client": [round(value, 1) for value in summary.per_client],
-                "curve": [round(mean, 2) for mean in _means(lines, entry, counted)],
-            }
-    checked = {
-        entry: round(max(_means(lines, entry, counted, on="validation")), 3)
-        for entry in ("own", "received")
-        if any(entry in line.get("validation", {}) for line in lines)
-    }
-    if checked:
-        told["validation"] = checked
-    if xi is not None and groups is not None:
-        told["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
-        if config.seed == 0 and not checked:  # what a figure shows
-            told["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
-    told["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
-    told["seconds"] = round(sum(line["seconds"] for line in lines), 1)
-    return told
-
-
-def as_text(told: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each entry: small, and readable as a change; null for what is not finite."""
-    lines = (f" {json.dumps(name)}: {json.dumps(finite(value), allow_nan=False)}" for name, value in told.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _shown(rounds: int) -> list[int]:
-    """Return the rounds whose weights are kept: the last, and one on the way."""
-    return sorted({min(10, rounds), rounds})
-
-
-def surroundings() -> dict[str, Any]:
-    """Return what a figure depends on besides its description."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {platform.machine()}"
-    return {"device": device, "torch": torch.__version__, "fedamp": fedamp.__version__}
+        trainer = setup.trainer
+        if trainer.config.engine == "stacked":
+            trainer = trainer.changed(chunk=ALL_AT_ONCE)  # too many for the memory are halved
+        kind = (config.model, repr(trainer.model.module), trainer.config.precision, config.compile)
+        earlier = self.passes.setdefault(repr(kind), trainer)
+        if earlier is not trainer:
+            trainer = trainer.reusing(earlier)
+        return replace(setup, trainer=trainer)
 
 
 def command(cell: Cell, config: RunConfig) -> str:
     """Return the command that runs a cell."""
     how = f"--precision {config.precision} --compile {config.compile}"
-    return f"python paper/run.py {cell.table} --only {cell.label} {how}"
-
-
-@contextlib.contextmanager
-def claimed(cell: Cell) -> Iterator[bool]:
-    """Hold a cell, where no other process on this machine does: a lock that goes with the process."""
-    name = hashlib.sha256(str(cell.path.resolve()).encode()).hexdigest()[:16]
-    with (Path(tempfile.gettempdir()) / f"fedamp-{os.getuid()}-{name}").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield not cell.path.exists()
-
-
-def missing(tables: Sequence[str], only: str = "") -> list[Cell]:
-    """Return the cells that have no result yet and wait for no tuning, in order."""
-    cells = [cell for name in tables for cell in table(name)]
-    return [cell for cell in cells if cell.label.startswith(tuple(only.split(","))) and not cell.path.exists()]
+    return f"python -m paper.run {cell.table} --only {cell.label} {how}"
 
 
 def main() -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--only", default="", help="labels that begin so, with commas between")
-    parser.add_argument("--runs", type=Path, help="where runs are kept while they go on")
-    parser.add_argument(
-        "--minutes", type=float, default=float("inf"), help="end then; only of 600 rounds is a part kept"
-    )
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--compile", default="auto")
+    parser = _parser()
     asked = parser.parse_args()
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
-    held: set[Path] = set()  # by other processes
-    while time.monotonic() < runner.deadline:
-        # Looked up anew each time: others run too, and what is tuned decides what comes after it.
-        cells = missing(asked.tables, asked.only)
-        cell = next((cell for cell in cells if cell.path not in held), None)
-        if cell is None and not cells:
+    for cell in cells_to_run(asked.tables, asked.only, runner.deadline):
+        clock = time.monotonic()
+        try:
+            result = runner.play(cell)
+        except OutOfTimeError:
             break
-        if cell is None:  # others are at it, and something may come after theirs
-            time.sleep(5)
-            held.clear()
-            continue
-        with claimed(cell) as mine:
-            if not mine:
-                held.add(cell.path)
-                continue
-            clock = time.monotonic()
-            try:
-                runner.play(cell)
-            except LaterError:
-                break
-            except UserError as error:  # data that is not there, a precision that does not exist
-                parser.error(str(error))
-            told = json.loads(cell.path.read_text())
-            scores = ", ".join(f"{of} {told[of]['best']:.2f}" for of in ("own", "received") if of in told)
-            took = f"{time.monotonic() - clock:.0f} s, {told['seconds']:.0f} of them in rounds"
-            print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
+        except UserError as error:  # data that is not there, a precision that does not exist
+            parser.error(str(error))
+        scores = ", ".join(f"{entry} {result[entry]['best']:.2f}" for entry in ENTRIES if entry in result)
+        took = f"{time.monotonic() - clock:.0f} s, {result['seconds']:.0f} of them in rounds"
+        print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m paper.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
+    parser.add_argument("--data-dir", type=Path, help="where the data sets are")
+    parser.add_argument("--only", default="", help="beginnings of the labels to run, separated by commas")
+    parser.add_argument("--runs", type=Path, help="where runs are kept until they are finished")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after that; only runs of 600 rounds keep a part"
+    )
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--compile", default="auto")
+    return parser
 
 
 if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on with what is missing", file=sys.stderr)
+        print("\nstopped; the same command continues with what is missing", file=sys.stderr)
         sys.exit(INTERRUPTED)

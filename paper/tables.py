@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from typing import Any
 
-from experiments import GRIDS, JUDGED, RESULTS, TROUBLES, TUNING, VARIANTS, label_of, tuned
-from outcomes import DATA, NOT_RUN, OURS, PAPER, ROBUST, ROWS, TITLES, found, gain, of_label, read, score
+from paper import results
+from paper.experiments import GRIDS, JUDGED, TROUBLES, TUNING, VARIANTS, label_of, tuned
+from paper.outcomes import DATA, NOT_RUN, OURS, PAPER, ROBUST, ROWS, TITLES, gain, score, scores_of, scores_of_label
 
 
 def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
@@ -17,7 +18,7 @@ def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
         cells = []
         for data in sets:
             paper = "–" if row.place is None else f"{PAPER[kind][data][row.place]:.2f}"
-            cells += [score(found(f"{kind}-{data}", row)), paper]
+            cells += [score(scores_of(f"{kind}-{data}", row)), paper]
         lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -27,32 +28,38 @@ def significance(table: str) -> str:
     mine = [row for row in OURS if table.startswith("table3") or row.place is not None]
     lines = ["| against | " + " | ".join(row.name for row in mine) + " |", "|---|" + "---:|" * len(mine)]
     for row in ROWS[: -len(OURS)]:
-        cells = [gain(found(table, ours), found(table, row)) for ours in mine]
+        cells = [gain(scores_of(table, ours), scores_of(table, row)) for ours in mine]
         lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def tuning(data: str, kind: str = "table3") -> str:
-    """Return what was tried for each knob: validation accuracy of both models, what was chosen in bold; and the test's.
+    """Return what was tried for each knob: validation accuracies (in bold where chosen) and test accuracies.
 
-    The last two columns played no part in the choice.
+    The test accuracies played no part in the choice.
     """
     lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
     for method, (knob, values) in GRIDS.items():
         judged = JUDGED.get(method, ("own",))
         best = {entry: tuned(data, method, entry, kind) for entry in judged}
         for value in values:
-            told = read(f"{TUNING[kind]}-{data}", label_of(method, value))
-            cells = []
-            for entry in ("own", "received"):
-                number = NOT_RUN if told is None else f"{told['validation'][entry]:.2f}"
-                chosen = entry in judged and best[entry] == value
-                cells.append("" if entry not in judged else f"**{number}**" if chosen else number)
-            for entry in ("own", "received"):
-                number = NOT_RUN if told is None else f"{told[entry]['best']:.2f}"
-                cells.append(number if entry in judged else "")
+            result = results.read(f"{TUNING[kind]}-{data}", label_of(method, value))
+            chosen = [entry for entry in judged if best[entry] == value]
+            cells = _tuning_cells(result, judged, chosen)
             lines.append(f"| {TITLES_OF[method]} | {knob} {value:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _tuning_cells(result: dict[str, Any] | None, judged: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Return validation accuracies of both models, then test accuracies; empty for a model that is not judged."""
+    cells = []
+    for entry in ("own", "received"):
+        number = NOT_RUN if result is None else f"{result['validation'][entry]:.2f}"
+        cells.append("" if entry not in judged else f"**{number}**" if entry in chosen else number)
+    for entry in ("own", "received"):
+        number = NOT_RUN if result is None else f"{result[entry]['best']:.2f}"
+        cells.append(number if entry in judged else "")
+    return cells
 
 
 TITLES_OF = {"fedamp": "FedAMP", "heurfedamp": "HeurFedAMP", "apfl": "APFL"}
@@ -74,7 +81,7 @@ def ablation() -> str:
     heads = [f"{TITLES[data]}, {'w' if entry == 'own' else 'u'}" for data, entry in sets]
     lines = ["| FedAMP | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(sets)]
     for variant in VARIANTS:
-        cells = [score(of_label(f"ablation-{data}", variant, entry)) for data, entry in sets]
+        cells = [score(scores_of_label(f"ablation-{data}", variant, entry)) for data, entry in sets]
         lines.append(f"| {CHANGES[variant]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -93,56 +100,21 @@ def robustness() -> str:
     """Return what every method loses where something goes wrong."""
     lines = ["| what is wrong | " + " | ".join(row.name for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
     for trouble in TROUBLES:
-        cells = [score(of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in ROBUST]
+        cells = [score(scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in ROBUST]
         lines.append(f"| {WRONG[trouble]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def theorems(name: str, value: str) -> str:
-    """Return a theorem's curve beside its bound."""
-    told = json.loads((RESULTS / "theorems.json").read_text())[name]
+    """Return a theorem's measured curve beside its bound."""
+    lines_of = results.read_theorems()[name]["lines"]
     lines = ["| K | seen | bound |", "|---:|---:|---:|"]
-    lines += [f"| {line['K']} | {line[value]:.3g} | {line[value + '_bound']:.3g} |" for line in told["lines"]]
+    lines += [f"| {line['K']} | {line[value]:.3g} | {line[value + '_bound']:.3g} |" for line in lines_of]
     return "\n".join(lines)
 
 
-def diminishing() -> str:
-    """Return in words how far diminishing steps came."""
-    told = json.loads((RESULTS / "theorems.json").read_text())
-    convex, smooth = told["convex"]["diminishing"], told["smooth"]["diminishing"]
-    return (
-        f"from round 1 to {convex[-1]['k']}, H - H\\* of the first problem falls from {convex[0]['gap']:.3g} to "
-        f"{convex[-1]['gap']:.2g}, and the squared gradient of the second from {smooth[0]['gradient']:.3g} to "
-        f"{smooth[-1]['gradient']:.2g}"
-    )
-
-
-def surroundings() -> str:
-    """Return on what all of it was run."""
-    counts: dict[tuple[str, ...], int] = {}
-    for path in sorted(RESULTS.glob("*/*.json")):
-        told = json.loads(path.read_text())
-        key = (told["device"], f"torch {told['torch']}", told["description"]["precision"])
-        counts[key] = counts.get(key, 0) + 1
-    lines = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in counts.items())
-    return "; ".join(lines) or "No run yet"
-
-
-def stopped() -> str:
-    """Return which runs ended before their last round, and why."""
-    counts: dict[str, list[str]] = {}
-    for path in sorted(RESULTS.glob("*-*/*.json")):
-        told = json.loads(path.read_text())
-        if told["stopped"]:
-            kind, _, data = path.parent.name.partition("-")
-            where = TITLES[data] if kind == "table3" else path.parent.name
-            name = f"{where} {path.stem} ({len(told['own']['curve'])})"
-            counts.setdefault(told["stopped"], []).append(name)
-    return "\n".join(f"- {why}: {', '.join(names)}." for why, names in counts.items()) or "None."
-
-
 def tables() -> dict[str, str]:
-    """Return them all, by the names that they have in page.md."""
+    """Return all tables by the names that page.md has for them."""
     family = ("emnist", "fmnist", "mnist")
     return {
         **{kind: main_table(kind) for kind in PAPER},
@@ -154,7 +126,4 @@ def tables() -> dict[str, str]:
         "robustness": robustness(),
         "theorem1": theorems("convex", "gap"),
         "theorem2": theorems("smooth", "gradient"),
-        "diminishing": diminishing(),
-        "surroundings": surroundings(),
-        "stopped": stopped(),
     }

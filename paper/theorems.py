@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 of the paper, measured: `python paper/theorems.py` writes results/theorems.json (a minute on a CPU).
+"""Theorems 1 and 2 of the paper, measured: `python -m paper.theorems` writes results/theorems.json (a minute on a CPU).
 
 Clients solve Eq. 6 exactly, as the theorems assume. Eq. 5 as printed steps by alpha/2 along A's gradient, so that what
 Eq. 5 and Eq. 6 minimise is H = F + (lambda/2) A, and H stands where the theorems write G.
@@ -13,19 +13,18 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from exact import ExactLocal
 from fedamp.methods import FedAMP
 from fedamp.methods.attention import make_attention
 from fedamp.rows import Rows
 from fedamp.runs.round import play_round
+from paper import results
+from paper.exact import ExactLocal
 
-RESULTS = Path(__file__).parent.parent / "results"
 M, D, LAM = 6, 4, 1.0
 LENGTHS = (4, 9, 16, 36, 64, 144, 256, 576, 1024, 2304)
 """Numbers of rounds K; alpha = lambda / sqrt(K) in all of them."""
@@ -129,52 +128,56 @@ def problems() -> tuple[Problem, Problem]:
 def measure(problem: Problem) -> dict[str, Any]:
     """Return the curves of one theorem, with its bound at each K."""
     best = problem.lowest()
-    lowest = float(problem.h(best))
-    lines = []
-    for rounds in LENGTHS:
-        trajectory = problem.play(rounds, lambda k, rounds=rounds: LAM / math.sqrt(rounds))
-        norms = [float(problem.gradient(w, problem.loss).norm()) for w in trajectory]
-        pulls = [LAM * float(problem.gradient(w, problem.pull).norm()) for w in trajectory]
-        b = max(norms + pulls)
-        start = float(problem.h(problem.w0)) - lowest
-        lines.append(
-            {
-                "K": rounds,
-                "gap": min(float(problem.h(w)) for w in trajectory) - lowest,
-                "gap_bound": (float(((problem.w0 - best) ** 2).sum()) + 5 * b**2) / math.sqrt(rounds),
-                "gradient": min(float(problem.gradient(w, problem.h).norm() ** 2) for w in trajectory),
-                "gradient_bound": 18 * (start + 20 * problem.lipschitz * b**2) / math.sqrt(rounds),
-                "B": b,
-            }
-        )
-    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k**0.6))
-    kept = sorted({round(1.3**i) for i in range(60)} & set(range(1, DIMINISHING + 1)) | {DIMINISHING})
-    diminishing = [
-        {
-            "k": k,
-            "gap": float(problem.h(trajectory[k])) - lowest,
-            "gradient": float(problem.gradient(trajectory[k], problem.h).norm() ** 2),
-        }
-        for k in kept
-    ]
     return {
         "attention": problem.attention,
         "sigma": problem.sigma,
         "clients": M,
         "dimensions": D,
         "lambda": LAM,
-        "lowest": lowest,
-        "lines": lines,
-        "diminishing": diminishing,
+        "lowest": float(problem.h(best)),
+        "lines": [_beside_bounds(problem, best, rounds) for rounds in LENGTHS],
+        "diminishing": _diminishing(problem, best),
     }
 
 
+def _beside_bounds(problem: Problem, best: Tensor, rounds: int) -> dict[str, float]:
+    """Return what K rounds with alpha = lambda / sqrt(K) reach, beside the bounds of both theorems."""
+    trajectory = problem.play(rounds, lambda k: LAM / math.sqrt(rounds))
+    norms = [float(problem.gradient(w, problem.loss).norm()) for w in trajectory]
+    pulls = [LAM * float(problem.gradient(w, problem.pull).norm()) for w in trajectory]
+    b, lowest = max(norms + pulls), float(problem.h(best))
+    start = float(problem.h(problem.w0)) - lowest
+    return {
+        "K": rounds,
+        "gap": min(float(problem.h(w)) for w in trajectory) - lowest,
+        "gap_bound": (float(((problem.w0 - best) ** 2).sum()) + 5 * b**2) / math.sqrt(rounds),
+        "gradient": min(float(problem.gradient(w, problem.h).norm() ** 2) for w in trajectory),
+        "gradient_bound": 18 * (start + 20 * problem.lipschitz * b**2) / math.sqrt(rounds),
+        "B": b,
+    }
+
+
+def _diminishing(problem: Problem, best: Tensor) -> list[dict[str, float]]:
+    """Return gap and squared gradient at some rounds of a run with diminishing steps."""
+    trajectory = problem.play(DIMINISHING, lambda k: LAM / (2 * k**0.6))
+    kept = sorted({round(1.3**i) for i in range(60)} & set(range(1, DIMINISHING + 1)) | {DIMINISHING})
+    return [
+        {
+            "k": k,
+            "gap": float(problem.h(trajectory[k])) - float(problem.h(best)),
+            "gradient": float(problem.gradient(trajectory[k], problem.h).norm() ** 2),
+        }
+        for k in kept
+    ]
+
+
 def main() -> None:
-    """Measure both theorems, and write what was seen."""
-    RESULTS.mkdir(exist_ok=True)
+    """Measure both theorems, write what was seen, and print it."""
+    path = results.theorems_path()
+    path.parent.mkdir(exist_ok=True)
     measured = {problem.name: measure(problem) for problem in problems()}
-    told = {"command": "python paper/theorems.py", "torch": torch.__version__, **measured}
-    (RESULTS / "theorems.json").write_text(json.dumps(_short(told), indent=1) + "\n")
+    written = {"command": "python -m paper.theorems", "torch": torch.__version__, **measured}
+    path.write_text(json.dumps(_short(written), indent=1) + "\n")
     for name, curves in measured.items():
         for line in curves["lines"]:
             print(name, {key: f"{value:.3g}" for key, value in line.items()})

@@ -15,8 +15,9 @@ from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows, State
 from fedamp.runs.round import Round, play_round
 from fedamp.training.batches import Batching
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.trainer import Trainer
 
 ALL = sorted(METHODS)
 
@@ -43,12 +44,12 @@ def data(sizes: Sequence[int], seed: int = 0) -> Clients:
 
 
 @dataclass
-class Setup:
+class Federation:
     """A federation that can be played round by round with one method."""
 
     method: Method
     clients: Clients
-    training: Training
+    trainer: Trainer
     server: State
     state: State
     k: int = 0
@@ -66,7 +67,7 @@ class Setup:
         clients: Clients | None = None,
         seed: int = 0,
         **hyperparameters: Any,
-    ) -> Setup:
+    ) -> Federation:
         method = make_method(method, **hyperparameters) if isinstance(method, str) else method
         torch.manual_seed(seed)
         model = FlatModel(module or mlp())
@@ -75,10 +76,10 @@ class Setup:
         if own_init:
             w = Rows(w.params + 0.5 * torch.randn_like(w.params), w.buffers)
         optimizer = optimizer or Optimizer(method.optimizer, 0.05)
-        training = Training(model, optimizer, batching or Batching(4, epochs=1), seed)
-        return cls(method, clients, training, method.server_init(w), method.client_init(w))
+        trainer = Trainer(model, TrainingConfig(optimizer, batching or Batching(4, epochs=1), seed))
+        return cls(method, clients, trainer, method.server_init(w), method.client_init(w))
 
-    def play(self, rounds: int = 1, present: Tensor | None = None) -> Setup:
+    def play(self, rounds: int = 1, present: Tensor | None = None) -> Federation:
         for _ in range(rounds):
             self.k += 1
             here = torch.ones(len(self.clients), dtype=torch.bool) if present is None else present
@@ -88,7 +89,7 @@ class Setup:
         return self
 
     def local_for(self, who: Tensor) -> Any:
-        return self.training.local(self.clients.take(who), self.k)
+        return self.trainer.local(self.clients.take(who), self.k)
 
     def models(self, name: str = "own") -> Tensor:
         return self.rounds[-1].models[name].params

@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "records/checkpoints.py",
-        "best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in told.items()}",
+        "best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}",
         "best = {}",
         "tests/trust/test_kept_models.py -k survives_a_stop",
     ),
@@ -102,24 +102,24 @@ MUTANTS = (
     ),
     Mutant(
         "runs/loop.py",
-        "        _forget_after(at.k, history, folder)\n",
+        "            journal.forget_after(at.k)\n",
         "",
         "tests/trust/test_kept_models.py -k between_a_line_and_its_state",
     ),
     Mutant(
-        "runs/loop.py",
+        "runs/scoring.py",
         'made = k - 1 if entry == "received" else k',
         "made = k",
         "tests/trust/test_kept_models.py -k 'survives_a_stop or fine_tuned_twin or received_is'",
     ),
     Mutant(
-        "runs/loop.py",
-        'choice = replace(setup.choice, engine=how["engine"], chunk=how["chunk"], threads=how["threads"])',
-        "choice = setup.choice",
+        "runs/setup.py",
+        'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=way["threads"])',
+        "choice = self.choice",
         "tests/trust/test_kept_models.py -k second_resume",
     ),
     Mutant(
-        "runs/loop.py",
+        "runs/scoring.py",
         "score = mean if task.higher_is_better else -mean",
         "score = mean",
         "tests/trust/test_kept_models.py -k lowest_error",
@@ -163,25 +163,25 @@ MUTANTS = (
     ),
     # compare
     Mutant(
-        "runs/compare.py",
+        "runs/compare/playing.py",
         "    _check_inputs(runs, targets, whole, folder)\n",
         "",
         "tests/trust/test_identity.py -k 'two_kinds_of_data'",
     ),
     Mutant(
-        "runs/compare.py",
-        "told.append(data_digest(load_material(first, data_dir)))",
+        "runs/compare/planning.py",
+        "texts.append(data_digest(load_material(first, data_dir)))",
         "pass",
         "tests/trust/test_identity.py -k comparison_of_other_data",
     ),
     Mutant(
-        "runs/compare.py",
+        "runs/compare/choosing.py",
         'table = score_table(record.lines, scored, metric, on="validation")',
         "table = score_table(record.lines, scored, metric)",
         "tests/trust/test_comparisons.py -k never_sees_a_test_sample",
     ),
     Mutant(
-        "runs/compare.py",
+        "runs/compare/playing.py",
         "    check_possible([run for run",
         "    str([run for run",
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
@@ -189,8 +189,8 @@ MUTANTS = (
     # export
     Mutant(
         "runs/export.py",
-        "stacks = read_models(folder / (MODELS if validated is None else BEST))",
-        "stacks = read_models(folder / MODELS)",
+        "stacks = read_models(run.path / (MODELS if validated is None else BEST))",
+        "stacks = read_models(run.path / MODELS)",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(

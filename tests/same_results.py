@@ -34,7 +34,7 @@ RUNS = {
     "noisy": ["--method", "apfl", "--label-noise", "0.3", *SMALL],
     "own-start": ["--method", "heurfedamp", "--init", "own", "--seed", "7", *SMALL],
     "validated": ["--method", "fedamp", "--validation", "0.2", "--set", "method.sigma=10", *SMALL],
-    "cnn": ["--method", "fedprox", "--model", "cnn", "--clients", "3", "--rounds", "2", "--steps", "3"],
+    "cnn": ["--method", "fedprox", "--model", "cnn", "--clients", "5", "--rounds", "2", "--steps", "3"],
     "iid-sgd": ["--method", "fedavg", "--setting", "iid", "--optimizer", "sgd", "--momentum", "0.9", *SMALL],
     "dirichlet": ["--method", "fedamp", "--setting", "dirichlet", "--set", "setting.beta=0.5", *SMALL],
     "silos": ["--data", "silos", "--label", "y", "--method", "fedamp", "--rounds", "3"],

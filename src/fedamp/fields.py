@@ -18,10 +18,20 @@ class About:
     range: str = ""  # which values it may have, in words
     source: str = ""  # where the field or its default comes from: an equation, a table, a measurement
     choices: Sequence[str] = ()  # all values, where they are few words
+    group: str = ""  # heading that it stands under, where there are many
 
 
-def about(default: Any, meaning: str, *, unit: str = "", range: str = "", source: str = "", choices: Any = ()) -> Any:
-    """Return a dataclass field with a default and an explanation.
+def about(
+    default: Any,
+    meaning: str,
+    *,
+    unit: str = "",
+    range: str = "",
+    source: str = "",
+    choices: Sequence[str] = (),
+    group: str = "",
+) -> Any:
+    """Return a dataclass field with a default and an explanation; see `About`.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -30,7 +40,7 @@ def about(default: Any, meaning: str, *, unit: str = "", range: str = "", source
     >>> explained(FedProx)["mu"].range
     '0 or more'
     """
-    return field(default=default, metadata={_KEY: About(meaning, unit, range, source, tuple(choices))})
+    return field(default=default, metadata={_KEY: About(meaning, unit, range, source, tuple(choices), group)})
 
 
 def explained(thing: Any) -> dict[str, About]:

@@ -26,7 +26,7 @@ def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
 def mix(weights: Tensor, rows: Tensor) -> Tensor:
     """Return weights @ rows, `(n, m) @ (m, d)`, summed in float64 and given back in the rows' dtype.
 
-    Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows that very row.
+    Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows exactly that row.
     """
     weights = weights.to(rows.device, torch.float64)
     mixed = rows.new_empty((len(weights), rows.shape[1]))

@@ -20,12 +20,13 @@ from flwr.supercore.task_identity import TaskIdentity
 from fedamp.config import Named, RunConfig
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
-from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat
+from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
 from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
-from fedamp.runs.round import Round, draw_present, play_round
+from fedamp.runs.faults import draw_present
+from fedamp.runs.round import Round, play_round
 from fedamp.runs.setup import assemble
 
 strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
@@ -125,8 +126,8 @@ class Local:
     def __post_init__(self) -> None:
         self.paths = sorted(self.data.glob("*.npz"))
         for i, path in enumerate(self.paths):
-            seat = Seat(self.plan, f"silo-{i}", i, "nowhere:1")
-            self.houses[i] = House(seat, path, self.folder / f"house-{i}")
+            silo_config = SiloConfig(self.plan, f"silo-{i}", i, "nowhere:1")
+            self.houses[i] = House(silo_config, path, self.folder / f"house-{i}")
 
     @property
     def federation(self) -> Federation:
@@ -155,7 +156,7 @@ def engine_rounds(plan: Plan, present: Callable[[int], torch.Tensor] | None = No
         here = draw_present(config.seed, k, m, config.absent) if present is None else present(k)
         rounds.append(
             play_round(
-                made.method, server, clients, k, lambda who, k=k: made.training.local(made.clients.take(who), k), here
+                made.method, server, clients, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k), here
             )
         )
         server, clients = rounds[-1].server, rounds[-1].clients

@@ -92,8 +92,8 @@ def test_the_strategy_is_the_method(strategy, method):
                         p -= 0.1 * (g + strength * (p - anchor))
             trained.append(layout.row(ArrayRecord(model.state_dict())))
         state = plain.server_receive(state, {"w": Rows.cat(trained)}, torch.ones(3, dtype=torch.bool))
-    torch.testing.assert_close(made.hub.state.rows["w"].params, state.rows["w"].params)
-    torch.testing.assert_close(made.hub.state.rows["w"].buffers, state.rows["w"].buffers)
+    torch.testing.assert_close(made.state.method_state.rows["w"].params, state.rows["w"].params)
+    torch.testing.assert_close(made.state.method_state.rows["w"].buffers, state.rows["w"].buffers)
 
 
 def test_the_gradient_sees_the_term():
@@ -136,7 +136,7 @@ def test_a_bad_node_is_refused_and_the_others_go_on(caplog):
 
     made = FedAMP()
     made.start(grid(tamper), ArrayRecord(net().state_dict()), num_rounds=4)
-    assert made.hub.k == 4
+    assert made.state.k == 4
     assert caplog.text.count("3.bias is not finite") == 3  # and it is out
     assert "set aside" in caplog.text
 

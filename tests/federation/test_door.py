@@ -11,8 +11,9 @@ from test_provision import NAMES, make_plan
 
 from fedamp.federation import provision
 from fedamp.federation.plan import Rules
-from fedamp.federation.processes import programs
-from fedamp.federation.server import operate
+from fedamp.federation.processes import launch, ports
+from fedamp.federation.processes.waiting import wait_until
+from fedamp.federation.server import flower_server
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +36,7 @@ def answer(url: str, authority: str, method: str) -> int:
 
 
 def test_only_what_a_silo_calls_is_let_through(tmp_path):
-    folder, port = tmp_path / "fed", programs.free_port()
+    folder, port = tmp_path / "fed", ports.free_port()
     provision.init(folder, NAMES, make_plan(), Rules(), [HOST], port, None)
     written = (folder / "server/nginx.conf").read_text()
     assert f"listen {port} ssl" in written
@@ -50,11 +51,11 @@ def test_only_what_a_silo_calls_is_let_through(tmp_path):
     tried = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=30)
     assert tried.returncode == 0, tried.stderr
     authority = str(folder / "server/ca.crt")
-    server = operate.server_of(folder)
-    with server.started(), programs.kept(command, dict(server.env), tmp_path / "nginx.log"):
+    server = flower_server.server_of(folder)
+    with server.started(), launch.running(command, dict(server.env), tmp_path / "nginx.log"):
         url = f"https://{HOST}:{port}"
         direct = f"https://127.0.0.1:{server.port}"
-        assert programs.wait_until(lambda: _up(url, authority), 20)
+        assert wait_until(lambda: _up(url, authority), 20)
         # What is closed here is open behind the door: that is what the door is for.
         assert answer(f"{direct}/health", authority, "GET") == 200
         for path in ("/health", "/", "/docs", "/v1/control/list-runs", "/v1/runtime/push-messages", "/v1/fleet/"):

@@ -5,7 +5,7 @@ import torch
 
 from fedamp.federation.silo.memory import Memory
 from fedamp.methods import METHODS
-from fedamp.runs.round import draw_present
+from fedamp.runs.faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
 ROUNDS = 4
@@ -33,10 +33,10 @@ def test_rows_equal_the_engines_with_absent_silos(tmp_path, method, init):
     local = Local(tmp_path, plan, data, tamper=lose)
     record = local.serve()
 
-    assert record.hub.k == ROUNDS
-    assert_same(record.hub.state.rows, rounds[-1].server.rows)
-    assert_same(record.hub.state.shared, rounds[-1].server.shared)
-    assert record.hub.state.pairs.keys() == rounds[-1].server.pairs.keys()
+    assert record.state.k == ROUNDS
+    assert_same(record.state.method_state.rows, rounds[-1].server.rows)
+    assert_same(record.state.method_state.shared, rounds[-1].server.shared)
+    assert record.state.method_state.pairs.keys() == rounds[-1].server.pairs.keys()
     for i in range(3):
         last = max((k for k in presence if presence[k][i]), default=0)
         kept = Memory(local.houses[i].folder / "memory").load(last)

@@ -12,14 +12,14 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 
 from fedamp.config import Named
 from fedamp.federation.plan import Rules
-from fedamp.federation.server import strategy
+from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
 from fedamp.federation.wire.metrics import metric_names
 from fedamp.models import code_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report
-from fedamp.runs.round import draw_present
+from fedamp.runs.faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
 ROUNDS, BAD = 3, 1
@@ -126,8 +126,8 @@ def test_a_bad_reply_is_refused_by_name_and_counts_as_absent(tmp_path, kind, exp
     assert "bad reply from silo-1" in bad[0]
     assert re.search(words, bad[0]), bad[0]
     assert "silo-1 missing since round 2" in log
-    assert torch.equal(record.hub.state.rows["w"].params, expected.rows["w"].params)
-    assert record.hub.standings[record.keys[BAD]].strikes == 0  # round 3 was fine again
+    assert torch.equal(record.state.method_state.rows["w"].params, expected.rows["w"].params)
+    assert record.state.standings[record.keys[BAD]].strikes == 0  # round 3 was fine again
 
 
 def test_a_weight_of_its_own_making_is_refused(tmp_path):
@@ -200,7 +200,7 @@ def test_three_bad_replies_in_a_row_set_a_silo_aside_until_the_operator_lets_it_
     assert "silo-1 is set aside after 3 bad replies in a row" in log
     assert "silo-1 is let in again" in log
     assert [k for k, number in trained if number == BAD] == [1, 2, 3, 7, 8]
-    assert record.hub.standings[record.keys[BAD]].accepted == 8
+    assert record.state.standings[record.keys[BAD]].accepted == 8
 
 
 def test_too_few_good_replies_and_the_round_is_played_again(tmp_path):
@@ -212,16 +212,16 @@ def test_too_few_good_replies_and_the_round_is_played_again(tmp_path):
 
     plan = plan_of(data, rounds=3)
     record = Local(tmp_path, plan, data, Rules(min_silos=2), tamper=tamper).serve()
-    assert "round 2 does not count: 1 of the 2 replies that are needed" in (tmp_path / "record" / "log.txt").read_text()
+    assert "round 2 does not count: 1 of the 2 good replies needed" in (tmp_path / "record" / "log.txt").read_text()
     # Played again from the same states with the same draws: as if nothing had happened.
-    assert torch.equal(record.hub.state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
+    assert torch.equal(record.state.method_state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
 
 
 def test_an_error_in_a_silo_is_told_in_a_word_and_no_more(tmp_path):
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data)
     secret = tmp_path / "ward-17-patients.npz"
-    local.houses[1] = type(local.houses[1])(local.houses[1].seat, secret, local.houses[1].folder)
+    local.houses[1] = type(local.houses[1])(local.houses[1].config, secret, local.houses[1].folder)
     grid = local.grid()
     replies = []
     ask = grid.send_and_receive
@@ -270,7 +270,7 @@ def test_a_log_that_can_not_be_written_is_not_told_to_the_server(tmp_path):
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
     (local.houses[1].folder / "log.txt").mkdir(parents=True)
-    assert local.serve().hub.standings[local.federation.members[1].key].accepted == 2
+    assert local.serve().state.standings[local.federation.members[1].key].accepted == 2
 
     def gone(context):
         raise FileNotFoundError(2, "no such file", "/secret/ward-17")
@@ -297,8 +297,8 @@ def test_a_silo_that_never_answers_the_first_question_costs_ever_less(tmp_path, 
 
     grid.send_and_receive = deaf
     clock = iter(range(0, 10_000, 1))
-    monkeypatch.setattr(strategy.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(strategy, "ASK_AGAIN", 2.0)
+    monkeypatch.setattr(attendance.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(attendance, "ASK_AGAIN", 2.0)
     serve(grid, local.federation, tmp_path / "record")
     assert 1 <= len(asked) <= 3
     status = json.loads((tmp_path / "record" / "status.json").read_text())

@@ -16,13 +16,16 @@ from fedamp.config import RunConfig
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema, merge_schemas
 from fedamp.federation import provision
-from fedamp.federation.plan import Plan, Rules, read_federation
-from fedamp.federation.processes import programs
-from fedamp.federation.trial import NAMES, write_digits
+from fedamp.federation.demo import NAMES, write_digits
+from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan_files import read_federation
+from fedamp.federation.processes import launch, logs, ports
+from fedamp.federation.processes.waiting import wait_until
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.records.reading import read_lines
+from fedamp.runs.material import silo_material
 from fedamp.runs.round import play_round
-from fedamp.runs.setup import assemble, silo_material
+from fedamp.runs.setup import assemble
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +41,9 @@ class Cast:
         schema = merge_schemas([make_schema([read_silo(path)]) for path in self.data.values()])
         values = {"data": "x", "setting": "natural", "clients": 3, "task": schema.task, "epochs": 1, **settings}
         plan = Plan("x", RunConfig.of(values), schema)
-        provision.init(self.folder, list(NAMES), plan, rules, ["localhost"], programs.free_port(), None)
+        provision.init(self.folder, list(NAMES), plan, rules, ["localhost"], ports.free_port(), None)
         home = self.folder / "server/run/flwr"
-        self.env = programs.environment(home, self.folder / "server/code", OMP_NUM_THREADS="1")
+        self.env = launch.environment(home, self.folder / "server/code", OMP_NUM_THREADS="1")
         self.running: dict[str, subprocess.Popen] = {}
 
     def server_up(self) -> None:
@@ -81,9 +84,9 @@ class Cast:
         return path.read_text() if path.exists() else ""
 
     def wait(self, true, seconds: float, what: str) -> None:
-        if not programs.wait_until(true, seconds):
-            superlink = programs.tail(self.folder / "server/run/superlink.log", 30)
-            app = programs.tail(self.folder / "server/run/serverapp.log", 40)
+        if not wait_until(true, seconds):
+            superlink = logs.tail(self.folder / "server/run/superlink.log", 30)
+            app = logs.tail(self.folder / "server/run/serverapp.log", 40)
             silos = "\n".join(f"{name}: {self.silo_log(name)}" for name in NAMES)
             pytest.fail(f"waited {seconds} s for {what}\n{self.log()}\n{silos}\n{superlink}\n{app}")
 
@@ -119,7 +122,7 @@ def engine(cast: Cast):
     for line in lines:
         k, present = line["round"], torch.tensor(line["present"])
         played = play_round(
-            made.method, server, clients, k, lambda who, k=k: made.training.local(made.clients.take(who), k), present
+            made.method, server, clients, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k), present
         )
         server, clients = played.server, played.clients
     return server, lines
@@ -181,7 +184,7 @@ def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_pa
     cast.kill("server")
     before = cast.log()
     cast.server_up()
-    cast.wait(lambda: "going on after round" in cast.log()[len(before) :], 90, "the server to go on")
+    cast.wait(lambda: "continuing after round" in cast.log()[len(before) :], 90, "the server to go on")
 
     server = cast.running["server"]
     cast.wait(lambda: server.poll() is not None, 300, "the end of eight rounds")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from fedamp.federation.plan import Plan, Rules, Seat
+from fedamp.federation.plan import Plan, Rules, SiloConfig
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.memory import Memory
 from fedamp.methods import METHODS
@@ -47,7 +47,7 @@ def test_a_server_that_was_killed_goes_on_as_if_it_never_had_been(tmp_path, monk
     expected = engine_rounds(plan)[-1].server
     for kind in ("rows", "shared"):
         for name, rows in getattr(expected, kind).items():
-            assert torch.equal(getattr(record.hub.state, kind)[name].params, rows.params), name
+            assert torch.equal(getattr(record.state.method_state, kind)[name].params, rows.params), name
     lines = read_lines(tmp_path / "record" / "rounds.jsonl")
     assert [line["round"] for line in lines][:5] == [0, 1, 2, 3, 4]
 
@@ -57,12 +57,12 @@ def test_a_server_killed_after_the_last_round_still_sums_up(tmp_path, monkeypatc
 
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data)
-    last = Record.last
-    monkeypatch.setattr(Record, "last", lambda self, told: (_ for _ in ()).throw(Killed))
+    last = Record.last_scores
+    monkeypatch.setattr(Record, "last_scores", lambda self, replies: (_ for _ in ()).throw(Killed))
     with pytest.raises(Killed):
         local.serve()
-    monkeypatch.setattr(Record, "last", last)
-    assert not local.serve().hub.k > 2
+    monkeypatch.setattr(Record, "last_scores", last)
+    assert not local.serve().state.k > 2
     assert read_run(tmp_path / "record").finished
 
 
@@ -76,8 +76,8 @@ def test_a_finished_federation_is_left_alone_and_can_be_given_more_rounds(tmp_pa
     assert (tmp_path / "record" / "rounds.jsonl").read_text() == before
     record = local.serve()
     expected = engine_rounds(plan)[-1].server
-    assert torch.equal(record.hub.state.shared["x"].params, expected.shared["x"].params)
-    assert torch.equal(record.hub.state.shared["sum_c"].params, expected.shared["sum_c"].params)
+    assert torch.equal(record.state.method_state.shared["x"].params, expected.shared["x"].params)
+    assert torch.equal(record.state.method_state.shared["sum_c"].params, expected.shared["sum_c"].params)
 
 
 def test_scaffolds_control_stays_the_mean_of_all_though_replies_are_lost_and_rounds_repeated(tmp_path):
@@ -92,9 +92,9 @@ def test_scaffolds_control_stays_the_mean_of_all_though_replies_are_lost_and_rou
     record = local.serve()
     controls = []
     for i, key in enumerate(record.keys):
-        state = Memory(local.houses[i].folder / "memory").load(record.hub.standings[key].accepted)
+        state = Memory(local.houses[i].folder / "memory").load(record.state.standings[key].accepted)
         controls.append(state.rows["c_i"].params)
-    total = record.hub.state.shared["sum_c"].params
+    total = record.state.method_state.shared["sum_c"].params
     torch.testing.assert_close(torch.cat(controls).sum(0, keepdim=True), total, rtol=1e-5, atol=1e-6)
 
 
@@ -105,17 +105,17 @@ def test_a_silo_that_comes_late_gets_a_row_and_one_that_leaves_keeps_it(tmp_path
     local = Local(tmp_path, plan, data)
     local.online = lambda: there[1 + _done(tmp_path)]
     record = local.serve()
-    assert record.hub.order == [record.keys[0], record.keys[1], record.keys[2]]
+    assert record.state.order == [record.keys[0], record.keys[1], record.keys[2]]
     lines = read_lines(tmp_path / "record" / "rounds.jsonl")
     assert [line["present"] for line in lines[1:6]] == [[i in there[k] for i in range(3)] for k in range(1, 6)]
     log = (tmp_path / "record" / "log.txt").read_text()
-    assert "silo-2 has not come yet" in log
+    assert "silo-2 has not joined yet" in log
     assert "silo-1 missing since round 4" in log
     assert lines[2]["self_weight"][2] is None
     assert lines[3]["self_weight"][2] is not None
     # The method's own rule for a late client, by hand.
     made = engine_with_late_client(plan, there)
-    assert torch.equal(record.hub.state.rows["w"].params, made)
+    assert torch.equal(record.state.method_state.rows["w"].params, made)
 
 
 def _done(folder):
@@ -136,7 +136,7 @@ def engine_with_late_client(plan, there):
         who = torch.tensor(there[k])
         received = {name: rows[who] for name, rows in message.items()}
         part, reply = made.method.client_update(
-            clients.take(who), received, made.training.local(made.clients.take(who), k)
+            clients.take(who), received, made.trainer.local(made.clients.take(who), k)
         )
         present = torch.zeros(server.num_clients, dtype=torch.bool)
         present[who] = True
@@ -152,7 +152,7 @@ def test_a_member_who_is_added_later_joins_a_record_that_knew_nothing_of_it(tmp_
     local.serve(rounds=2)
     local.paths = paths
     record = local.serve()
-    assert len(record.hub.order) == 4
+    assert len(record.state.order) == 4
     run = read_run(tmp_path / "record")
     assert {len(line["present"]) for line in run.lines if "present" in line} == {4}
     assert run.xi().shape == (4, 4, 4)
@@ -199,12 +199,12 @@ def test_a_silo_with_another_plan_is_not_let_in(tmp_path, change, words):
     plan = plan_of(data, rounds=2)
     local = Local(tmp_path, plan, data, Rules(min_silos=2))
     other = plan_of(data, rounds=2, **change)
-    local.houses[2] = replace(local.houses[2], seat=Seat(other, "silo-2", 2, "nowhere:1"))
+    local.houses[2] = replace(local.houses[2], config=SiloConfig(other, "silo-2", 2, "nowhere:1"))
     record = local.serve()
     log = (tmp_path / "record" / "log.txt").read_text()
     assert "silo-2 is not let in" in log
     assert words in log
-    assert record.keys[2] not in record.hub.order
+    assert record.keys[2] not in record.state.order
 
 
 def test_another_schema_is_not_let_in(tmp_path):
@@ -212,7 +212,7 @@ def test_another_schema_is_not_let_in(tmp_path):
     plan = plan_of(data, rounds=2)
     local = Local(tmp_path, plan, data, Rules(min_silos=2))
     other = replace(plan, schema=plan_of(wider).schema)
-    local.houses[2] = replace(local.houses[2], seat=Seat(other, "silo-2", 2, "nowhere:1"))
+    local.houses[2] = replace(local.houses[2], config=SiloConfig(other, "silo-2", 2, "nowhere:1"))
     local.serve()
     assert "schema is" in (tmp_path / "record" / "log.txt").read_text()
 
@@ -228,7 +228,7 @@ def test_report_and_result_read_a_federation_as_a_simulation(tmp_path, fedamp_co
     code, out, err = fedamp_command("report", tmp_path / "record")
     assert code == 0, err
     page = (tmp_path / "record" / "report.html").read_text()
-    assert "they are run from there" in page
+    assert "repeat it from there" in page
     assert "fedamp run --data" not in page
     code, out, err = fedamp_command("report", tmp_path / "record", "--format", "text")
     assert code == 0, err
@@ -260,7 +260,7 @@ def test_every_silo_has_its_own_model_at_home(tmp_path):
     record = local.serve()
     own = load_file(local.houses[1].folder / "models" / "own.safetensors")
     flat = torch.cat([own[f"{layer}.{what}"].reshape(-1) for layer in (1, 3) for what in ("weight", "bias")])
-    assert torch.equal(flat, record.hub.state.rows["w"].params[1])
+    assert torch.equal(flat, record.state.method_state.rows["w"].params[1])
 
 
 def test_a_message_that_comes_too_late_is_left_alone(tmp_path):
@@ -288,8 +288,8 @@ def test_a_silo_can_not_answer_for_another(tmp_path):
         return reply
 
     record = Local(tmp_path, plan, data, tamper=forge).serve()
-    assert record.hub.standings[record.keys[1]].accepted == 0
-    assert record.hub.standings[record.keys[0]].accepted == 2
+    assert record.state.standings[record.keys[1]].accepted == 0
+    assert record.state.standings[record.keys[0]].accepted == 2
 
 
 @pytest.mark.parametrize("damage", ["checkpoints", "a line"])
@@ -317,7 +317,7 @@ def test_members_that_were_moved_or_taken_out_are_refused(tmp_path):
     local.serve(rounds=2)
     a, b, c = local.federation.members
     for members in ((b, a, c), (a, b)):
-        with pytest.raises(ValueError, match="put them back in their order"):
+        with pytest.raises(ValueError, match="restore their order"):
             serve(local.grid(), replace(local.federation, members=members), tmp_path / "record")
 
 
@@ -330,7 +330,7 @@ def test_a_clock_that_goes_back_stops_nobody(tmp_path, monkeypatch):
     local.serve(rounds=1)
     monkeypatch.setattr(time, "time_ns", lambda: 1)
     monkeypatch.setattr(time, "time", lambda: 1.0)
-    assert local.serve().hub.k == 3
+    assert local.serve().state.k == 3
 
 
 def test_who_is_set_aside_stays_so_when_the_server_is_started_again(tmp_path):
@@ -343,8 +343,8 @@ def test_who_is_set_aside_stays_so_when_the_server_is_started_again(tmp_path):
     status["silos"][1] |= {"state": "set aside", "strikes": 3, "reason": "it was bad"}
     path.write_text(json.dumps(status))
     record = local.serve()
-    assert record.hub.standings[record.keys[1]].accepted == 1
-    assert record.hub.standings[record.keys[1]].aside
+    assert record.state.standings[record.keys[1]].accepted == 1
+    assert record.state.standings[record.keys[1]].aside
 
 
 def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
@@ -369,7 +369,7 @@ def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
     local = Local(tmp_path, plan, folder)
     local.paths = [folder / "a.csv", folder / "b.csv"]
     local.houses = {
-        i: House(Seat(plan, f"silo-{i}", i, "nowhere:1"), path, tmp_path / f"house-{i}")
+        i: House(SiloConfig(plan, f"silo-{i}", i, "nowhere:1"), path, tmp_path / f"house-{i}")
         for i, path in enumerate(local.paths)
     }
     local.serve()
@@ -388,13 +388,13 @@ def test_a_silos_model_can_be_fed_from_its_own_json(tmp_path):
 
 def test_the_last_scores_are_not_waited_for_without_end(tmp_path, monkeypatch):
     """All silos leave right after the last round: what was played is summed up all the same."""
-    from fedamp.federation.server import strategy
+    from fedamp.federation.server import attendance, strategy
 
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
     local.online = lambda: [] if _done(tmp_path) == 2 else [0, 1, 2]
     monkeypatch.setattr(strategy, "LAST_PATIENCE", 0.2)
-    monkeypatch.setattr(strategy, "POLL", 0.05)
+    monkeypatch.setattr(attendance, "POLL", 0.05)
     local.serve()
     run = read_run(tmp_path / "record")
     assert run.finished

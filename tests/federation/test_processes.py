@@ -20,9 +20,11 @@ from test_provision import NAMES, make_plan, silo_data
 pytest.importorskip("flwr")
 
 from fedamp.federation import certificates, provision
-from fedamp.federation.plan import Rules, read_federation
-from fedamp.federation.processes import programs
-from fedamp.federation.server import operate
+from fedamp.federation.plan import Rules
+from fedamp.federation.plan_files import read_federation
+from fedamp.federation.processes import launch, locks, logs, ports
+from fedamp.federation.processes.waiting import wait_until
+from fedamp.federation.server import commands, flower_server
 
 SERVER_APP = """
 import hashlib, json, os, time
@@ -71,7 +73,7 @@ app = ClientApp()
 @pytest.fixture
 def federation(tmp_path) -> Path:
     folder = tmp_path / "fed"
-    provision.init(folder, NAMES, make_plan(), Rules(), ["localhost"], programs.free_port(), None)
+    provision.init(folder, NAMES, make_plan(), Rules(), ["localhost"], ports.free_port(), None)
     app = folder / "server/app/fedamp_app"
     (app / "server_app.py").write_text(SERVER_APP)
     (app / "client_app.py").write_text(CLIENT_APP.format(marker=str(tmp_path / "marker")))
@@ -114,9 +116,7 @@ class Command:
         return self.log.read_text()
 
     def shows(self, word: str, seconds: float = 60) -> bool:
-        return programs.wait_until(lambda: word in self.text or self.process.poll() is not None, seconds) and (
-            word in self.text
-        )
+        return wait_until(lambda: word in self.text or self.process.poll() is not None, seconds) and (word in self.text)
 
 
 def family(folder: Path) -> list[str]:
@@ -135,7 +135,7 @@ def family(folder: Path) -> list[str]:
 
 
 def nothing_left(folder: Path, seconds: float = 20) -> bool:
-    return programs.wait_until(lambda: not family(folder), seconds)
+    return wait_until(lambda: not family(folder), seconds)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_one_up_at_a_time_and_stop_ends_it(federation, tmp_path, fedamp_command)
         code, _, err = fedamp_command("federation", "up", federation)
         assert code == 2
         assert err == (
-            f"fedamp: the federation in {federation} is running already, as process {up.process.pid}; stop it first\n"
+            f"fedamp: the federation in {federation} is already running, as process {up.process.pid}; stop it first\n"
         )
         assert f"the server is up, as process {up.process.pid}" in fedamp_command("federation", "status", federation)[1]
         began = time.monotonic()
@@ -190,7 +190,7 @@ def test_after_kill_9_nothing_stays_and_the_next_up_goes_on(federation, tmp_path
     with Command(tmp_path / "up.txt", "federation", "up", federation) as up:
         assert up.shows("the app is here"), up.text
         assert any("flower-superexec" in line for line in family(federation))
-        assert programs.wait_until(lambda: any("flwr-serverapp" in line for line in family(federation)), 20)
+        assert wait_until(lambda: any("flwr-serverapp" in line for line in family(federation)), 20)
         up.process.kill()
         up.process.wait()
     assert nothing_left(federation), family(federation)
@@ -206,7 +206,7 @@ def test_after_kill_9_nothing_stays_and_the_next_up_goes_on(federation, tmp_path
 def test_a_failing_app_and_a_lost_server_are_told(federation, tmp_path):
     ask_for(federation, fail=True)
     with Command(tmp_path / "up.txt", "federation", "up", federation) as up:
-        assert up.shows("it goes on after the last round"), up.text
+        assert up.shows("it continues after the last round"), up.text
         assert up.process.wait(30) == 1
     assert "finished:failed" in up.text
     assert "on purpose" in up.text
@@ -239,21 +239,21 @@ def test_the_reaper_ends_whatever_was_started(tmp_path):
     middle = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {deaf!r}], start_new_session=True)"
     command = [sys.executable, "-c", f"{middle}; import time; time.sleep(60)", str(tmp_path)]
     log = tmp_path / "log.txt"
-    with programs.kept(command, {**os.environ, "MARK": str(tmp_path)}, log, grace=0.5):
-        assert programs.wait_until(lambda: programs.tail(log) == "up", 20)
+    with launch.running(command, {**os.environ, "MARK": str(tmp_path)}, log, grace=0.5):
+        assert wait_until(lambda: logs.tail(log) == "up", 20)
         assert len(family(tmp_path)) >= 3
     assert family(tmp_path) == []
 
 
 def test_the_reaper_notices_that_its_starter_is_gone(tmp_path):
     code = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom fedamp.federation.processes import programs\n"
-        f"with programs.kept([sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(60)'], "
+        "import os, sys, time\nfrom pathlib import Path\nfrom fedamp.federation.processes import launch\n"
+        f"with launch.running([sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(60)'], "
         f"dict(os.environ), Path({str(tmp_path / 'log.txt')!r})):\n    time.sleep(60)\n"
     )
     starter = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "MARK": str(tmp_path)})
     try:
-        assert programs.wait_until(lambda: programs.tail(tmp_path / "log.txt") == "1", 30)
+        assert wait_until(lambda: logs.tail(tmp_path / "log.txt") == "1", 30)
     finally:
         starter.kill()
         starter.wait()
@@ -261,14 +261,14 @@ def test_the_reaper_notices_that_its_starter_is_gone(tmp_path):
 
 
 def test_the_exit_code_comes_through(tmp_path):
-    with programs.kept([sys.executable, "-c", "raise SystemExit(7)"], os.environ, tmp_path / "log") as process:
+    with launch.running([sys.executable, "-c", "raise SystemExit(7)"], os.environ, tmp_path / "log") as process:
         assert process.wait(20) == 7
 
 
 def test_a_follower_hands_on_whole_lines_once(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text("before\n")
-    follower = programs.Follower(path)
+    follower = logs.Follower(path)
     assert follower.lines() == []
     with path.open("a") as file:
         file.write("one\ntw")
@@ -278,39 +278,39 @@ def test_a_follower_hands_on_whole_lines_once(tmp_path):
     assert follower.lines() == ["two"]
     path.write_text("x\n")
     assert follower.lines() == ["x"]
-    assert programs.Follower(tmp_path / "none").lines() == []
+    assert logs.Follower(tmp_path / "none").lines() == []
 
 
 def test_a_lock_is_held_by_one_and_goes_with_it(tmp_path):
     lock = tmp_path / "run/up.lock"
-    assert programs.holder(lock) is None
-    with programs.only_one(lock, "it"):
-        assert programs.holder(lock) == os.getpid()
+    assert locks.holder(lock) is None
+    with locks.only_one(lock, "it"):
+        assert locks.holder(lock) == os.getpid()
         with (
-            pytest.raises(ValueError, match=f"it is running already, as process {os.getpid()}"),
-            programs.only_one(lock, "it"),
+            pytest.raises(ValueError, match=f"it is already running, as process {os.getpid()}"),
+            locks.only_one(lock, "it"),
         ):
             pass
-    assert programs.holder(lock) is None
+    assert locks.holder(lock) is None
 
 
 def test_without_flower_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ValueError, match=re.escape("pip install 'fedamp[federation]'")):
-        programs.program("flower-superlink")
+        launch.flower_program("flower-superlink")
 
 
 def test_only_keys_that_are_new_and_there_are_registered(federation, monkeypatch):
     asked = []
-    monkeypatch.setattr(operate.Server, "register", lambda self, name: asked.append(name))
-    server, said = operate.server_of(federation), []
+    monkeypatch.setattr(flower_server.FlowerServer, "register", lambda self, name: asked.append(name))
+    server, said = flower_server.server_of(federation), []
     server.run.mkdir()
-    operate._register_all(server, said.append)
+    commands._register_all(server, said.append)
     provision.add(federation, ["wombat-institute"])
-    operate._register_all(server, said.append)
+    commands._register_all(server, said.append)
     assert (asked, said) == ([*NAMES, "wombat-institute"], [])
     (federation / "server/keys" / f"{NAMES[0]}.pub").unlink()
-    (server.run / operate.REGISTERED).unlink()
-    operate._register_all(server, said.append)
+    (server.run / flower_server.REGISTERED).unlink()
+    commands._register_all(server, said.append)
     assert asked[4:] == [*NAMES[1:], "wombat-institute"]
-    assert said == [f"{NAMES[0]} stays out: there is no server/keys/{NAMES[0]}.pub"]
+    assert said == [f"{NAMES[0]} is left out: server/keys/{NAMES[0]}.pub does not exist"]

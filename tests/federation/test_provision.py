@@ -32,8 +32,9 @@ from fedamp.data.silos.raw import RawSilo  # noqa: E402
 from fedamp.data.silos.read import read_silo  # noqa: E402
 from fedamp.data.silos.schema import make_schema  # noqa: E402
 from fedamp.federation import certificates, provision  # noqa: E402
-from fedamp.federation.plan import Plan, Rules, read_federation, read_seat  # noqa: E402
-from fedamp.federation.processes import programs  # noqa: E402
+from fedamp.federation.plan import Plan, Rules  # noqa: E402
+from fedamp.federation.plan_files import read_federation, read_silo_config  # noqa: E402
+from fedamp.federation.processes import ports  # noqa: E402
 from fedamp.federation.silo import checkup, guard  # noqa: E402
 
 # Words that occur nowhere else, so that a search through all bytes tells something.
@@ -173,9 +174,9 @@ def test_the_bundle_is_a_silos_whole_side(federation, tmp_path):
     assert stat.S_IMODE(modes[f"{NAMES[1]}/start.sh"]) == 0o755
     assert stat.S_ISDIR(modes[f"{NAMES[1]}/"])
     bundle = target / NAMES[1]
-    seat = read_seat(bundle)
-    assert (seat.name, seat.number, seat.server) == (NAMES[1], 1, "fl.example.org:9092")
-    assert seat.plan == read_federation(federation).plan
+    silo_config = read_silo_config(bundle)
+    assert (silo_config.name, silo_config.number, silo_config.server) == (NAMES[1], 1, "fl.example.org:9092")
+    assert silo_config.plan == read_federation(federation).plan
     names = {path.name for path in bundle.iterdir()}
     assert names == {
         *("silo.json", "schema.json", "ca.crt", "key", "key.pub", "code", "start.sh", "fedamp-silo.service"),
@@ -247,8 +248,8 @@ def test_add_gives_a_new_silo_the_next_number(federation):
     assert after[:3] == before
     assert (after[3].name, after[3].number) == ("wombat-institute", 3)
     assert after[3].key == certificates.key_digest((federation / "server/keys/wombat-institute.pub").read_bytes())
-    seat = read_seat(federation / "bundles/wombat-institute")
-    assert (seat.number, seat.server) == (3, "fl.example.org:9092")
+    silo_config = read_silo_config(federation / "bundles/wombat-institute")
+    assert (silo_config.number, silo_config.server) == (3, "fl.example.org:9092")
     assert (federation / "bundles" / f"{NAMES[0]}.zip").read_bytes() == bundle
     with pytest.raises(ValueError, match="'zebra-clinic' is there twice"):
         provision.add(federation, ["zebra-clinic"])
@@ -387,7 +388,7 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
 
 
 def test_a_server_that_is_away_or_another_is_told(tmp_path):
-    port = programs.free_port()
+    port = ports.free_port()
     for name in ("fed", "other"):
         provision.init(tmp_path / name, NAMES, make_plan(name), Rules(), ["localhost"], port, None)
     bundle = tmp_path / "fed/bundles" / NAMES[0]
@@ -441,7 +442,7 @@ def test_admit_is_for_members(fedamp_command, federation):
     assert (federation / "admit" / NAMES[1]).exists()
     code, _, err = fedamp_command("federation", "admit", federation, "stranger")
     assert code == 2
-    assert "there is no silo 'stranger'" in err
+    assert "has no silo 'stranger'" in err
 
 
 def test_status_shows_who_is_in(fedamp_command, federation):
@@ -459,7 +460,7 @@ def test_status_shows_who_is_in(fedamp_command, federation):
 
 
 def test_digits_of_three_silos(tmp_path):
-    from fedamp.federation.trial import write_digits
+    from fedamp.federation.demo import write_digits
 
     read = [read_silo(path) for path in write_digits(tmp_path / "digits")]
     assert [silo.name for silo in read] == ["hospital-a", "hospital-b", "hospital-c"]
@@ -507,8 +508,8 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
     assert (code, "the schema predicts 'outcome'" in err) == (2, True)
     code, _, err = fedamp_command("federation", "init", "fed", *flags)
     assert code == 0, err
-    seat = read_seat(tmp_path / "fed/bundles/a")
-    assert seat.plan.config.label == "outcome"
+    silo_config = read_silo_config(tmp_path / "fed/bundles/a")
+    assert silo_config.plan.config.label == "outcome"
     assert read_federation(tmp_path / "fed").rules.min_silos == 2
     assert fedamp_command("silo", "check", "fed/bundles/a", "--data", "a.csv", "--offline")[0] == 0
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from exact import ExactLocal
 from fedamp.methods import FedAMP, Separate
 from fedamp.methods.attention import TamedSquareRoot
 from fedamp.rows import Rows
 from fedamp.runs.round import play_round
+from paper.exact import ExactLocal
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:

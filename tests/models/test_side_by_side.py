@@ -7,10 +7,10 @@ from torch.func import vmap
 
 from fedamp import models
 from fedamp.models.flat import FlatModel
-from fedamp.models.side_by_side import StackedModule, _Conv2d
+from fedamp.models.side_by_side import StackedModule
 from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
-from fedamp.training.tasks import CLASSIFICATION, regression
+from fedamp.training.tasks import CLASSIFICATION
 
 SHAPES = {"logistic": (5,), "mlp": (8, 8), "cnn-small": (8, 8), "cnn": (1, 8, 8), "resnet18": (3, 8, 8)}
 
@@ -141,22 +141,32 @@ def test_the_original_module_is_not_touched():
     assert [type(part) for part in model.module.modules()] == kinds
 
 
-@pytest.mark.parametrize(("stride", "padding", "bias"), [(1, 2, True), (2, 1, False), (1, "valid", True)])
-def test_a_convolution_as_products(stride, padding, bias):
-    conv = _Conv2d(2, 8, 3, stride, padding, bias=bias)
-    conv.weight = nn.Parameter(torch.randn(3, *conv.weight.shape))
-    if bias:
-        conv.bias = nn.Parameter(torch.randn(3, 8))
-    x = torch.randn(4, 6, 9, 9)
-    expected = conv(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = conv._as_products(x)
-    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.15)  # bf16 has 8 bits
+class Listed(nn.Module):
+    """Its layers stand in a plain list too, through which they are called."""
+
+    side_by_side = True
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 3), nn.Linear(3, 3)
+        self.order = [self.one, self.two, self.two]
+
+    def forward(self, x):
+        for layer in self.order:
+            x = torch.tanh(layer(x))
+        return x
 
 
-def test_stacked_losses_are_those_of_each_batch():
-    output, y = torch.randn(3, 5, 4), torch.randint(4, (3, 5))
-    torch.testing.assert_close(CLASSIFICATION.stacked_loss(output, y), vmap(CLASSIFICATION.loss)(output, y))
-    torch.testing.assert_close(CLASSIFICATION.loss(output[0], y[0]), nn.functional.cross_entropy(output[0], y[0]))
-    output, y = torch.randn(3, 5, 1), torch.randn(3, 5)
-    torch.testing.assert_close(regression().stacked_loss(output, y), vmap(regression().loss)(output, y))
+def test_layers_are_replaced_wherever_they_stand():
+    model, params, buffers = stack(Listed())
+    assert_both_equal(model, params, buffers, torch.randn(3, 5, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("whole", "last"), [(True, True), (False, False), (True, False)])
+def test_parts_at_rest_stay_at_rest(whole, last):
+    module = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Conv2d(3, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
+    module = nn.Sequential(module, nn.Flatten(), nn.BatchNorm1d(8))
+    module.train(whole)
+    module[2].train(last)
+    model, params, buffers = stack(module)
+    assert_both_equal(model, params, buffers, torch.randn(3, 5, 2, 8, 8, dtype=torch.float64))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import EVIL, grouped_xi, write_run
 
 from fedamp.report import write_report
+from run_folders import EVIL, grouped_xi, write_run
 
 pytestmark = pytest.mark.slow
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
@@ -42,8 +42,8 @@ def report(tmp_path_factory) -> Path:
         for seed in (0, 1):
             scores = rng.uniform(0.5, 0.9, size=(8, 6)).tolist()
             xi = grouped_xi(8, GROUPS) if "fedamp" in name else None
-            told = {"groups": GROUPS, "names": [EVIL, "b", "c", "d", "e", "f"], "warnings": [EVIL]}
-            write_run(folder / f"{name[:4].strip('<>/')}{name[-3]}{seed}", name, seed, scores, xi=xi, **told)
+            known = {"groups": GROUPS, "names": [EVIL, "b", "c", "d", "e", "f"], "warnings": [EVIL]}
+            write_run(folder / f"{name[:4].strip('<>/')}{name[-3]}{seed}", name, seed, scores, xi=xi, **known)
     write_run(folder / "other", "separate", 0, [(0.5, 0.6)], data="mnist")
     return write_report([folder])
 

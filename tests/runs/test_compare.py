@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import fedamp
-from fedamp.runs import compare
 from fedamp.config import RunConfig
 from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
+from fedamp.runs import compare
+from fedamp.runs.compare import playing
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
 
@@ -27,8 +28,8 @@ def test_all_methods_over_two_seeds(fedamp_command):
 
 def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeypatch):
     played = []
-    real = compare.play
-    monkeypatch.setattr(compare, "play", lambda d, *rest: played.append(d.method.name) or real(d, *rest))
+    real = playing.play
+    monkeypatch.setattr(playing, "play", lambda d, *rest: played.append(d.method.name) or real(d, *rest))
     fedamp_command("compare", *QUICK, "--methods", "fedavg,fedavg-ft,fedprox,fedprox-ft", "--out", "four")
     assert played == ["separate", "fedavg", "fedprox"]
     for name in ("fedavg-ft", "fedprox-ft"):
@@ -93,7 +94,7 @@ def test_separate_is_always_in_it():
 def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goes_on):
     arguments = ["compare", *QUICK, "--methods", "fedamp,scaffold", "--seeds", "2"]
     fedamp_command(*arguments, "--out", "whole")
-    real, played = compare.play, []
+    real, played = playing.play, []
 
     def stopping(config, *rest):
         if len(played) == 3:
@@ -101,11 +102,11 @@ def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goe
         played.append(config)
         return real(config, *rest)
 
-    monkeypatch.setattr(compare, "play", stopping)
+    monkeypatch.setattr(playing, "play", stopping)
     code, _, err = fedamp_command(*arguments, "--out", "broken")
     assert code == 130
-    assert "the same command goes on in broken" in err
-    monkeypatch.setattr(compare, "play", real)
+    assert "the same command continues in broken" in err
+    monkeypatch.setattr(playing, "play", real)
     assert fedamp_command(*goes_on(arguments))[0] == 0
     for a, b in zip(read_runs(Path("whole")), read_runs(Path("broken")), strict=True):
         assert a.path.name == b.path.name

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.runs.setup import assemble
 from fedamp.config import RunConfig
-from fedamp.runs.round import poison
 from fedamp.rows import Rows
+from fedamp.runs.faults import poison
+from fedamp.runs.setup import assemble
 from helpers import ALL, data
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}
@@ -72,7 +72,7 @@ def test_poisoned_clients_run_through_every_method(name):
     result = fedamp.run(method=name, poisoned=[3], lr=0.001, **QUICK)
     honest = [value for i, value in enumerate(result.summary.per_client) if i != 3]
     assert result.bmta == pytest.approx(np.mean(honest))
-    assert result.facts["poisoned"] == [3]
+    assert result.facts.poisoned == [3]
 
 
 def test_poison_reaches_those_who_average_and_not_those_who_train_alone():
@@ -112,7 +112,7 @@ def houses(number: int, size: int = 60):
 def test_regression_is_best_where_the_error_is_lowest(engine):
     clients = [houses(i) for i in range(4)]
     result = fedamp.run(clients=clients, model="logistic", method="fedamp", rounds=20, lr=0.05, engine=engine)
-    assert result.facts["task"] == "regression"
+    assert result.facts.task == "regression"
     assert result.summary.metric == "rmse"
     table = result.scores
     assert result.summary.best == pytest.approx(table.mean(1).min())

@@ -13,8 +13,9 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.runs.export import describe_layers, export_client, how_to_build, write_model
 from fedamp.models.flat import FlatModel
+from fedamp.models.rebuild import build_layers, describe_layers
+from fedamp.runs.export import export_client, how_to_build, write_model
 
 QUICK = {"rounds": 1, "epochs": 1, "clients": 10}
 
@@ -50,7 +51,7 @@ def test_layers_make_the_same_module():
         nn.GroupNorm(2, 4), nn.Flatten(), nn.LayerNorm(64), nn.Dropout(0.3), nn.Linear(64, 2, bias=False),
     )  # fmt: skip
     described = json.loads(json.dumps(describe_layers(module)))
-    again = nn.Sequential(*[getattr(nn, name)(**options) for name, options in described])
+    again = build_layers(described)
     assert str(again).replace("[1, 8]", "(1, 8)") == str(module)
     again.load_state_dict(FlatModel(module).state_dict(FlatModel(module).row()))
 

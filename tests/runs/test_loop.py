@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import fedamp
-from fedamp.runs.setup import assemble
 from fedamp.config import RunConfig
+from fedamp.methods import FedAMP
 from fedamp.records.differences import differences
+from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import Inputs
 from fedamp.runs.identity import slug
-from fedamp.methods import FedAMP
-from fedamp.records.folder import RunFolder
+from fedamp.runs.setup import assemble
 from helpers import ALL
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}
@@ -34,7 +34,7 @@ def test_partition_first_models_and_batches_do_not_depend_on_the_method():
             other.clients.train + other.clients.test, made[0].clients.train + made[0].clients.test, strict=True
         ):
             assert torch.equal(a, b)
-        locals_ = [fed.training.local(fed.clients, 3) for fed in (other, made[0])]
+        locals_ = [fed.trainer.local(fed.clients, 3) for fed in (other, made[0])]
         for a, b in zip(locals_[0].batches(4), locals_[1].batches(4), strict=True):
             assert torch.equal(a, b)
 
@@ -65,15 +65,15 @@ def test_own_clients_and_own_module():
     mine = result.client_model(1)
     assert torch.equal(mine.weight.flatten(), result.models["own"].params[1][:10])
     assert not mine.training
-    assert result.facts["sizes"] == [24] * 3
-    assert result.facts["test_sizes"] == [6] * 3
+    assert result.facts.sizes == [24] * 3
+    assert result.facts.test_sizes == [6] * 3
 
 
 def test_own_clients_with_own_test_sets():
     x, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
     result = fedamp.run(clients=[(x, y, x[:7], y[:7])] * 2, model="logistic", rounds=1)
-    assert result.facts["test_sizes"] == [7, 7]
-    assert result.facts["sizes"] == [20, 20]
+    assert result.facts.test_sizes == [7, 7]
+    assert result.facts.sizes == [20, 20]
 
 
 def test_own_method_object():
@@ -191,4 +191,4 @@ def test_a_sigma_without_end_is_written_down_and_read_again(fedamp_command, tmp_
     assert code == 0, err
     assert json.loads((tmp_path / "here" / "description.json").read_text())["method"]["sigma"] == "inf"
     code, out, err = fedamp_command(*command)
-    assert (code, "there already" in out) == (0, True)
+    assert (code, "already finished" in out) == (0, True)

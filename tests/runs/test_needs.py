@@ -5,12 +5,12 @@ import json
 import torch
 
 from fedamp import seeds
-from fedamp.runs import needs
-from fedamp.runs.setup import assemble
-from fedamp.training.batches import Batching
 from fedamp.config import RunConfig
 from fedamp.methods import make_method
 from fedamp.rows import Rows
+from fedamp.runs import needs
+from fedamp.runs.setup import assemble
+from fedamp.training.batches import Batching
 
 
 def test_states_are_counted():
@@ -36,8 +36,8 @@ def test_activations_are_each_layers_outputs_and_gradients():
     setup = assemble(RunConfig(clients=5, model="mlp"))
     x, _ = setup.clients.samples(setup.clients.train[0][:1])
     values = 64 + 64 + 64 + 10  # flattened, hidden, rectified, out
-    assert needs.activations(setup.training.model, x) == 2 * 4 * values
-    assert not any(part._forward_hooks for part in setup.training.model.module.modules())
+    assert needs.activations(setup.trainer.model, x) == 2 * 4 * values
+    assert not any(part._forward_hooks for part in setup.trainer.model.module.modules())
 
 
 def test_dry_run_says_it_and_runs_nothing(fedamp_command, tmp_path):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import fedamp
-from fedamp.runs.setup import load_material
 from fedamp.config import RunConfig
-from fedamp.methods import METHODS, make_method
-from fedamp.models import MODELS
 from fedamp.config.presets import PRESETS, preset
 from fedamp.data.partition import make_setting
+from fedamp.methods import METHODS, make_method
+from fedamp.models import MODELS
+from fedamp.runs.material import load_material
 
 REAL = os.environ.get("FEDAMP_TEST_DATA")
 real_data = pytest.mark.skipif(REAL is None, reason="FEDAMP_TEST_DATA is not set: no real data to test with")
@@ -56,8 +56,8 @@ def test_emnist_practical_is_what_the_paper_says():
         assert len(test) == 100
         assert np.isin(test, dominating[group]).sum() == 80
         assert not set(clients.train[i].tolist()) & set(clients.test[i].tolist())
-    assert material.facts["shared_samples"] > 0
-    assert "80/20" in material.facts["note"]
+    assert material.facts.shared_samples > 0
+    assert "80/20" in material.facts.note
 
 
 @real_data
@@ -65,7 +65,7 @@ def test_emnist_practical_is_what_the_paper_says():
 def test_no_other_preset_shares_training_samples(name):
     material = load_material(RunConfig.of(preset(name, "fedamp")), Path(REAL))
     if "emnist" not in name:
-        assert material.facts["shared_samples"] == 0
+        assert material.facts.shared_samples == 0
     sizes = [len(positions) for positions in material.clients.train]
     if name.endswith("practical"):
         assert len(set(sizes)) == (3 if "emnist" in name else 2)

@@ -14,14 +14,14 @@ import torch
 from safetensors.torch import load_file
 
 import fedamp
-from fedamp.records import checkpoints
-from fedamp.runs.setup import assemble
-from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.config import RunConfig
-from fedamp.runs.loop import play
-from fedamp.records.reading import read_run
+from fedamp.records import checkpoints
+from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.records.folder import RunFolder
-from helpers import ALL, Setup, assert_states_equal, mlp
+from fedamp.records.reading import read_run
+from fedamp.runs.loop import play
+from fedamp.runs.setup import assemble
+from helpers import ALL, Federation, assert_states_equal, mlp
 
 QUICK = {"rounds": 6, "epochs": 1, "clients": 10}
 
@@ -70,7 +70,7 @@ def test_every_method_goes_on(name, after, tmp_path):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_checkpoint_holds_the_whole_state(name, tmp_path):
-    a = Setup.of(name, module=mlp(norm=True, dropout=0.2), own_init=True).play(2)
+    a = Federation.of(name, module=mlp(norm=True, dropout=0.2), own_init=True).play(2)
     save_checkpoint(tmp_path, Checkpoint(2, a.server, a.state, None, {"threads": 1}))
     loaded = load_checkpoint(tmp_path, torch.device("cpu"))
     assert_states_equal(loaded.server, a.server)
@@ -79,7 +79,7 @@ def test_a_checkpoint_holds_the_whole_state(name, tmp_path):
 
 
 def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
-    a = Setup.of("fedamp").play()
+    a = Federation.of("fedamp").play()
     for k in (1, 2, 3, 10):
         save_checkpoint(tmp_path, Checkpoint(k, a.server, a.state, torch.zeros(k, 4, 4), {}))
     assert [path.name for path in sorted(tmp_path.iterdir())] == [

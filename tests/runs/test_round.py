@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedamp.data.clients import Clients
-from fedamp.runs.round import draw_present
+from fedamp.runs.faults import draw_present
 from fedamp.seeds import generator, number
-from helpers import Setup
+from helpers import Federation
 
 
 def test_absent_share():
@@ -37,7 +37,7 @@ def test_bad_share():
 @pytest.mark.parametrize("present", [[False] * 4, [True] * 3])
 def test_present_must_fit(present):
     with pytest.raises(ValueError, match="at least one client present"):
-        Setup.of("fedavg").play(present=torch.tensor(present))
+        Federation.of("fedavg").play(present=torch.tensor(present))
 
 
 def test_streams_differ_in_every_coordinate():

@@ -1,161 +1,19 @@
-"""All clients at once gives the same numbers as one at a time."""
-
-from dataclasses import replace
+"""Which way to train goes by a stated rule, and what can't be stacked is looped."""
 
 import pytest
 import torch
 from torch import nn
 
 from fedamp.data.clients import Clients
-from fedamp.methods import METHODS
 from fedamp.models.flat import FlatModel
 from fedamp.training import choice
 from fedamp.training.batches import Batching
 from fedamp.training.choice import choose_engine
-from fedamp.training.local import LocalLoop, LocalStack, Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.stacked.chunks import Chunks
-from helpers import ALL, Setup, data, mlp
-
-SIZES = (5, 9, 13, 4, 20, 9)
-
-
-class Picture(nn.Module):
-    """A CNN with BatchNorm and both kinds of Dropout. No bias before BatchNorm: its true gradient is 0."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1, bias=False),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Dropout2d(0.2),
-            nn.MaxPool2d(2),
-        )
-        self.head = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-class Words(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(11, 6)
-        self.out = nn.Linear(6, 3)
-
-    def forward(self, x):
-        return self.out(self.embedding(x).mean(1))
-
-
-class Sentence(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(11, 8)
-        self.layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.2, batch_first=True)
-        self.out = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return self.out(self.layer(self.embedding(x)).mean(1))
-
-
-def pictures(size, g):
-    return torch.randn(size, 1, 4, 4, generator=g, dtype=torch.float64), torch.randint(3, (size,), generator=g)
-
-
-def words(size, g):
-    return torch.randint(11, (size, 5), generator=g), torch.randint(3, (size,), generator=g)
-
-
-def clients_of(draw) -> Clients:
-    g = torch.Generator().manual_seed(0)
-    return Clients.of([draw(size, g) for size in SIZES])
-
-
-KINDS = {
-    "mlp": (mlp, lambda: data(SIZES)),
-    "mlp-norm-dropout": (lambda: mlp(norm=True, dropout=0.3), lambda: data(SIZES)),
-    "cnn": (Picture, lambda: clients_of(pictures)),
-    "embedding": (Words, lambda: clients_of(words)),
-    "transformer": (Sentence, lambda: clients_of(words)),
-}
-
-
-def both_ways(name, kind, dtype=torch.float64, chunk=1 << 30, batching=None, optimizer=None):
-    make, clients = KINDS[kind]
-    torch.manual_seed(0)
-    module, given = make().to(dtype), clients()
-    if given.x.is_floating_point():
-        given = replace(given, x=given.x.to(dtype))
-    settings = {"module": module, "clients": given, "batching": batching or Batching(4, epochs=2)}
-    # An attention's key bias has no influence on the output: its true gradient is 0, and Adam makes steps of the
-    # rounding errors that are left. test_adam_and_a_parameter_without_influence shows that this does no harm.
-    optimizer = optimizer or Optimizer("sgd" if kind == "transformer" else METHODS[name].optimizer, 0.01)
-    loop = Setup.of(name, **settings, optimizer=optimizer)
-    stacked = Setup.of(name, **settings, optimizer=optimizer)
-    stacked.training = replace(stacked.training, engine="stacked", chunks=Chunks(chunk))
-    assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
-    assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
-    return loop, stacked
-
-
-def assert_same(a: Setup, b: Setup, tolerance: float) -> None:
-    for name, rows in a.state.rows.items():
-        torch.testing.assert_close(b.state.rows[name].params, rows.params, rtol=tolerance, atol=tolerance)
-        torch.testing.assert_close(b.state.rows[name].buffers, rows.buffers, rtol=tolerance, atol=tolerance)
-    for name, loss in a.rounds[-1].losses.items():
-        torch.testing.assert_close(b.rounds[-1].losses[name], loss, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_stacked_equals_loop_in_float64(name, kind):
-    loop, stacked = both_ways(name, kind)
-    away = torch.tensor([True, True, False, True, True, True])
-    for present in (None, away, None):
-        loop.play(present=present), stacked.play(present=present)
-    assert_same(loop, stacked, 1e-9)
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_stacked_equals_loop_for_one_round_in_float32(name, kind):
-    loop, stacked = both_ways(name, kind, torch.float32, batching=Batching(4, steps=3))
-    loop.play(), stacked.play()
-    assert_same(loop, stacked, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [Optimizer("adam", 0.01, weight_decay=0.1), Optimizer("sgd", 0.05, momentum=0.9, weight_decay=0.01)],
-)
-@pytest.mark.parametrize("batching", [Batching(4, epochs=3), Batching(4, steps=7), Batching(100, epochs=2)], ids=str)
-def test_other_optimizers_and_batches(optimizer, batching):
-    loop, stacked = both_ways("fedamp", "cnn", batching=batching, optimizer=optimizer)
-    loop.play(2), stacked.play(2)
-    assert_same(loop, stacked, 1e-9)
-
-
-def test_adam_and_a_parameter_without_influence():
-    """The two ways may disagree in a parameter that nothing depends on, and in nothing else."""
-    loop, stacked = both_ways("separate", "transformer", torch.float32, optimizer=Optimizer("adam", 0.01))
-    loop.play(), stacked.play()
-    model, a, b = loop.training.model, loop.models(), stacked.models()
-    for i in range(len(SIZES)):
-        key_bias = model.unflatten(torch.arange(model.num_params), torch.empty(0))[0]["layer.self_attn.in_proj_bias"]
-        others = torch.ones(model.num_params, dtype=torch.bool)
-        others[key_bias[8:16].long()] = False
-        torch.testing.assert_close(a[i, others], b[i, others], rtol=1e-3, atol=1e-3)
-        x = loop.clients.x[loop.clients.train[i]]
-        outputs = [model(w[i], torch.empty(0), x, training=False)[0] for w in (a, b)]
-        torch.testing.assert_close(*outputs, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 4])
-def test_chunks_make_no_difference(chunk):
-    loop, stacked = both_ways("apfl", "mlp-norm-dropout", chunk=chunk)
-    loop.play(2), stacked.play(2)
-    assert_same(loop, stacked, 1e-9)
+from fedamp.training.process import use_threads
+from fedamp.training.trainer import Trainer
+from helpers import data, mlp
 
 
 class CallsItem(nn.Module):
@@ -179,8 +37,8 @@ class Draws(nn.Module):
 def chosen(module: nn.Module, requested: str, clients: Clients | None = None):
     clients = clients or data((6, 7))
     model = FlatModel(module)
-    training = Training(model, Optimizer(), Batching(4, epochs=1))
-    return choose_engine(requested, training, clients, model.row().repeat(len(clients)))
+    trainer = Trainer(model, TrainingConfig(Optimizer(), Batching(4, epochs=1)))
+    return choose_engine(requested, trainer, clients, model.row().repeat(len(clients)))
 
 
 @pytest.mark.parametrize("module", [CallsItem(), Draws()])
@@ -197,8 +55,8 @@ def test_known_layers_in_an_unknown_place_are_left_to_vmap():
     model = FlatModel(module)
     assert model.side_by_side
     clients = Clients.of([(torch.randn(6, 2, 4, dtype=torch.float64), torch.randint(3, (6,))) for _ in range(3)])
-    training = Training(model, Optimizer(), Batching(4, epochs=1))
-    choice = choose_engine("auto", training, clients, model.row().repeat(3))
+    trainer = Trainer(model, TrainingConfig(Optimizer(), Batching(4, epochs=1)))
+    choice = choose_engine("auto", trainer, clients, model.row().repeat(3))
     assert (choice.engine, choice.warning) == ("stacked", None)
     assert not model.side_by_side
 
@@ -219,11 +77,11 @@ def test_the_rule_of_auto(monkeypatch):
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):
-    with choice.use_threads(2):
+    with use_threads(2):
         assert chosen(mlp(), "auto").threads == 1
         monkeypatch.setattr(choice, "SMALL", 10)
         assert chosen(mlp(), "auto").threads == 2
-        with choice.use_threads(1):
+        with use_threads(1):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
 

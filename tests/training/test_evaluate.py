@@ -8,16 +8,15 @@ import torch.nn.functional as F
 
 from fedamp.records.metrics import score_table, summarise, worse_off
 from fedamp.training.evaluate import evaluate
-from fedamp.training.stacked.chunks import Chunks
-from helpers import Setup, mlp
+from helpers import Federation, mlp
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 @pytest.mark.parametrize("tests", [[8, 8, 8], [8, 3, 5]])
 def test_scores_by_hand(engine, tests):
-    a = Setup.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
+    a = Federation.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
     clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, tests, strict=True)))
-    training, rows = replace(a.training, engine=engine, chunks=Chunks(2)), a.rounds[-1].models["own"]
+    training, rows = a.trainer.changed(engine=engine, chunk=2), a.rounds[-1].models["own"]
     scores = evaluate(training, clients, rows)
     module = mlp(norm=True, dropout=0.3).eval()
     for i in range(3):
@@ -30,9 +29,9 @@ def test_scores_by_hand(engine, tests):
 
 
 def test_no_samples_to_score_on():
-    a = Setup.of("separate")
+    a = Federation.of("separate")
     with pytest.raises(ValueError, match="not every client has test samples"):
-        evaluate(a.training, a.clients, a.state.rows["w"])
+        evaluate(a.trainer, a.clients, a.state.rows["w"])
 
 
 def line(k, own=None, received=None):

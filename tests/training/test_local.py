@@ -11,9 +11,9 @@ from fedamp.methods.base import descent, proximal
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.tasks import regression
+from fedamp.training.trainer import Trainer
 
 
 class Norms(nn.Module):
@@ -90,7 +90,7 @@ def test_equals_a_plain_loop(kind, which, batching):
     module = make().double()
     clients = Clients.of([draw(size, seed=size) for size in (13, 9, 6)], numbers=[7, 2, 5])
     model = FlatModel(module)
-    local = Training(model, ours, batching, seed=3).local(clients, k=4)
+    local = Trainer(model, TrainingConfig(ours, batching, seed=3)).local(clients, k=4)
     ended = local.run(model.row().repeat(3), descent)
     for i, number in enumerate(clients.numbers):
         plain = make().double()
@@ -119,7 +119,8 @@ def test_the_penalty_is_seen_by_the_gradient():
     module = nn.Linear(4, 3).double()
     model, anchor = FlatModel(module), torch.randn(1, 15, dtype=torch.float64)
     x, y = numbers(9)
-    local = Training(model, Optimizer("sgd", 0.1), Batching(4, epochs=2), seed=1).local(Clients.of([(x, y)]), k=1)
+    config = TrainingConfig(Optimizer("sgd", 0.1), Batching(4, epochs=2), seed=1)
+    local = Trainer(model, config).local(Clients.of([(x, y)]), k=1)
     ended = local.run(model.row(), proximal, anchor=anchor, strength=torch.tensor([[0.7]], dtype=torch.float64))
     w = model.row().params[0].clone()
     for batch in Batching(4, epochs=2).draw(9, seeds.generator(1, "batches", 0, 1)):
@@ -134,11 +135,11 @@ def test_dropout_does_not_depend_on_the_neighbours():
     module = nn.Sequential(nn.Linear(4, 20), nn.Dropout(0.5), nn.Linear(20, 3)).double()
     model = FlatModel(module)
     clients = Clients.of([numbers(8, seed=i) for i in range(3)])
-    training = Training(model, Optimizer("sgd", 0.1), Batching(4, epochs=1))
-    together = training.local(clients, 1).run(model.row().repeat(3), descent)
-    alone = training.local(clients.take(torch.tensor([2])), 1).run(model.row(), descent)
+    trainer = Trainer(model, TrainingConfig(Optimizer("sgd", 0.1), Batching(4, epochs=1)))
+    together = trainer.local(clients, 1).run(model.row().repeat(3), descent)
+    alone = trainer.local(clients.take(torch.tensor([2])), 1).run(model.row(), descent)
     assert torch.equal(together.params[2:], alone.params)
-    other_round = training.local(clients.take(torch.tensor([2])), 2).run(model.row(), descent)
+    other_round = trainer.local(clients.take(torch.tensor([2])), 2).run(model.row(), descent)
     assert not torch.allclose(other_round.params, alone.params)
 
 
@@ -153,83 +154,21 @@ def test_any_other_randomness_comes_from_coordinates_too():
 
     model = FlatModel(Noisy())
     clients = Clients.of([numbers(8, seed=i) for i in range(2)])
-    training = Training(model, Optimizer("sgd", 0.1), Batching(4, epochs=1))
+    trainer = Trainer(model, TrainingConfig(Optimizer("sgd", 0.1), Batching(4, epochs=1)))
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    together = training.local(clients, 1).run(model.row().repeat(2), descent)
+    together = trainer.local(clients, 1).run(model.row().repeat(2), descent)
     assert torch.equal(state, torch.get_rng_state()), "the global generator is not ours to move"
     torch.manual_seed(2)
-    alone = training.local(clients.take(torch.tensor([1])), 1).run(model.row(), descent)
+    alone = trainer.local(clients.take(torch.tensor([1])), 1).run(model.row(), descent)
     assert torch.equal(together.params[1:], alone.params)
 
 
 def test_start_is_not_changed():
     model = FlatModel(nn.Linear(4, 3).double())
     start = Rows(model.row().params.clone(), model.row().buffers)
-    local = Training(model, Optimizer(), Batching(4, epochs=1)).local(Clients.of([numbers(8)]), 1)
+    local = Trainer(model, TrainingConfig(Optimizer(), Batching(4, epochs=1))).local(Clients.of([numbers(8)]), 1)
     before = start.params.clone()
     ended = local.run(start, descent)
     assert torch.equal(start.params, before)
     assert not torch.equal(ended.params, before)
-
-
-@pytest.mark.parametrize(
-    ("size", "batch_size", "lengths"),
-    [(8, 4, [4, 4]), (9, 4, [4, 5]), (10, 4, [4, 4, 2]), (3, 4, [3]), (1, 4, [1]), (5, 4, [5]), (3, 1, [1, 1, 1])],
-)
-def test_batches_of_a_pass(size, batch_size, lengths):
-    drawn = Batching(batch_size, epochs=1).draw(size, seeds.generator(0, "test"))
-    assert [len(batch) for batch in drawn] == lengths
-    assert sorted(torch.cat(drawn).tolist()) == list(range(size))
-
-
-def test_epochs_and_steps():
-    assert Batching(4, epochs=3).num_steps(10) == 9
-    assert Batching(4, steps=7).num_steps(10) == 7
-    drawn = Batching(4, steps=7).draw(10, seeds.generator(0, "test"))
-    assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4, 2, 4]
-    first, second = torch.cat(drawn[:3]), torch.cat(drawn[3:6])
-    assert first.tolist() != second.tolist(), "every pass shuffles anew"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"batch_size": 0, "epochs": 1}, "batch_size is 0"),
-        ({"epochs": 1, "steps": 1}, "exactly one"),
-        ({}, "exactly one"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"steps": 1.5}, "steps is 1.5"),
-    ],
-)
-def test_bad_batching(wrong, word):
-    with pytest.raises(ValueError, match=word):
-        Batching(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"name": "adamw"}, "choose from adam, sgd"),
-        ({"lr": 0}, "lr is 0"),
-        ({"momentum": 0.9}, "take sgd"),
-        ({"name": "sgd", "momentum": 1}, "less than 1"),
-        ({"weight_decay": -1}, "weight_decay is -1"),
-    ],
-)
-def test_bad_optimizer(wrong, word):
-    with pytest.raises(ValueError, match=word):
-        Optimizer(**wrong)
-
-
-def test_the_passes_of_another_run_are_taken_over_only_for_the_same_model():
-    def training(width: int, **more) -> Training:
-        return Training(FlatModel(nn.Linear(width, 3)), Optimizer(), Batching(4, epochs=1), **more)
-
-    first, second = training(6, seed=1), training(6, seed=2)
-    after = second.after(first)
-    assert after.gradients is first.gradients
-    assert (after.seed, after.model, after.events) == (2, first.model, first.events)
-    for other in (training(7), training(6, precision="bf16"), training(6, task=regression())):
-        with pytest.raises(ValueError, match="another model, task or precision"):
-            other.after(first)

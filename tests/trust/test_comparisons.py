@@ -7,16 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_report import write_run
 
-import experiments
-import run as paper_run
 from fedamp.cli.terminal import mean_of
 from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
-from fedamp.runs import compare, setup
+from fedamp.runs import compare, material, setup
+from fedamp.runs.compare import playing
+from paper import experiments, results
+from paper import run as paper_run
+from paper.distil import distil
+from run_folders import write_run
 
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "5"]
 SCORES = [(0.5, 0.6, 0.7)]
@@ -72,7 +74,7 @@ def test_what_is_a_methods_own_does_not_part_it_from_the_others_and_is_told(tmp_
     assert rows[1].worse_off == 0
     assert rows[1].p is not None
     for text in (as_text(rows), as_markdown(rows).replace("\\", ""), write_report([tmp_path]).read_text()):
-        assert "Not trained alike, so that" in text
+        assert "Not trained alike, so a difference" in text
         assert word in text
 
 
@@ -98,7 +100,7 @@ def test_what_was_done_to_data_and_model_does(tmp_path, changed):
     rows = comparison_table(read_runs(tmp_path))
     assert len({row.block for row in rows}) == 2
     assert next(row for row in rows if row.method == "fedamp").p_note == ""
-    assert "compare methods within a setting alone" in as_text(rows)
+    assert "compare methods only within a setting" in as_text(rows)
 
 
 @pytest.mark.parametrize("known", ["9f3a5c7721aa", None])
@@ -151,8 +153,8 @@ def test_who_was_trained_as_long_is_who_a_method_is_measured_by(tmp_path):
     ],
 )
 def test_a_refused_comparison_writes_nothing_and_the_corrected_one_runs(fedamp_command, monkeypatch, mistake, word):
-    real = compare.play
-    monkeypatch.setattr(compare, "play", lambda *_: pytest.fail("a run was played"))
+    real = playing.play
+    monkeypatch.setattr(playing, "play", lambda *_: pytest.fail("a run was played"))
     clients = [] if "nowhere/" in mistake else QUICK[-2:]
     code, _, err = fedamp_command(
         "compare", *QUICK[:-2], *clients, "--methods", "fedavg,scaffold,fedamp", *mistake, "--out", "here"
@@ -160,7 +162,7 @@ def test_a_refused_comparison_writes_nothing_and_the_corrected_one_runs(fedamp_c
     assert code == 2, err
     assert word in err
     assert not Path("here").exists()
-    monkeypatch.setattr(compare, "play", real)
+    monkeypatch.setattr(playing, "play", real)
     code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", "--out", "here")
     assert code == 0, err
 
@@ -169,7 +171,7 @@ def test_a_plan_of_which_nothing_has_begun_is_given_up(fedamp_command, monkeypat
     """As an older version, or a machine that went down, leaves it."""
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     with monkeypatch.context() as patch:
-        patch.setattr(compare, "play", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(playing, "play", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert fedamp_command(*given, "--lr", "0.5", "--set", "method.sigma=7")[0] == 130
     assert Path("here/comparison.json").exists()
     code, _, err = fedamp_command(*given)
@@ -196,7 +198,7 @@ def test_a_run_that_failed_before_its_first_round_is_in_nobodys_way(fedamp_comma
 
 def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
-    real, played = compare.play, []
+    real, played = playing.play, []
 
     def second_fails(*rest):
         played.append(rest)
@@ -204,7 +206,7 @@ def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
             raise KeyboardInterrupt
         return real(*rest)
 
-    monkeypatch.setattr(compare, "play", second_fails)
+    monkeypatch.setattr(playing, "play", second_fails)
     assert fedamp_command(*given)[0] == 130
     before = Path("here/separate-seed0/result.json").read_text()
     code, _, err = fedamp_command(*given, "--absent", "0.5")
@@ -230,7 +232,7 @@ def test_a_command_for_a_part_of_a_comparison_leaves_the_rest(fedamp_command):
 def test_what_is_done_needs_no_data_any_more(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     fedamp_command(*given)
-    monkeypatch.setattr(compare, "assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
+    monkeypatch.setattr(playing, "assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
     assert fedamp_command(*given)[0] == 0
 
 
@@ -255,7 +257,7 @@ def test_poisoned_clients_have_no_say_in_the_choice():
 def test_nor_in_the_papers_tuning():
     config = experiments.Cell("x", "y", {"clients": 3, "poisoned": (0,), "validation": 0.2}).config
     lines = [line(0, (0, 0, 0)), line(1, (1.0, 0.4, 0.6)), line(2, (0.0, 0.5, 0.6)), line(3, (0, 0, 0))]
-    assert paper_run.distil(config, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
+    assert distil(config, lines, None, None)["validation"] == {"own": 55.0, "received": 55.0}
 
 
 class Ended(Exception):  # noqa: N818
@@ -263,7 +265,7 @@ class Ended(Exception):  # noqa: N818
 
 
 def test_nor_in_when_a_run_of_the_paper_ends(monkeypatch, tmp_path):
-    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
     told = {"clients": 3, "rounds": 9, "epochs": 1, "method": "separate", "poisoned": (0,), "setting": "iid"}
     cell = experiments.Cell("digits", "separate-seed0", told, patience=2)
     # Honest clients stand still from the first round on; the poisoned one alone gets better.
@@ -300,7 +302,7 @@ def nonsense(monkeypatch):
     def hold_out(clients, share, seed, on="validation"):
         return scramble(real(clients, share, seed, on), on)
 
-    def load_material(*given, _load=setup.load_material):
+    def load_material(*given, _load=material.load_material):
         material = _load(*given)
         return replace(material, clients=scramble(material.clients, "test"))
 
@@ -308,7 +310,7 @@ def nonsense(monkeypatch):
         if on == "validation":
             monkeypatch.setattr(Clients, "hold_out", hold_out)
         elif on == "test":
-            for where in (setup, paper_run):
+            for where in (setup, material, paper_run):
                 monkeypatch.setattr(where, "load_material", load_material)
 
     return begin
@@ -331,7 +333,7 @@ def test_a_grid_never_sees_a_test_sample(fedamp_command, nonsense, wrong, chosen
 
 @pytest.mark.parametrize(("wrong", "chosen"), [("nothing", 0.0), ("test", 0.0), ("validation", 1000.0)])
 def test_nor_does_the_papers_tuning(tmp_path, monkeypatch, nonsense, wrong, chosen):
-    monkeypatch.setattr(experiments, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
     monkeypatch.setitem(experiments.GRIDS, "fedprox", ("mu", (1000.0, 0.0)))
     nonsense(wrong)
     for mu in (0.0, 1000.0):

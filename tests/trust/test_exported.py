@@ -14,7 +14,7 @@ import fedamp
 from fedamp.config import Named, RunConfig
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema
-from fedamp.federation.plan import Plan, Seat
+from fedamp.federation.plan import Plan, SiloConfig
 from fedamp.federation.silo.round import open_silo
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
@@ -214,8 +214,8 @@ def test_a_description_that_is_wrong_does_not_get_out(tmp_path):
     how = how_to_build(RunConfig(), module, PICTURE, 3)
     wrong = json.loads(json.dumps(how))
     del wrong["layers"][0][1]["padding_mode"]
-    for told, expected in ((how, True), (wrong, False)):
-        write_model(tmp_path / "model.safetensors", model, model.row(), told)
+    for given, expected in ((how, True), (wrong, False)):
+        write_model(tmp_path / "model.safetensors", model, model.row(), given)
         assert (layers_of(tmp_path / "model.safetensors") is not None) == expected
 
 
@@ -271,8 +271,8 @@ def test_a_silos_model_at_home_has_its_options(tmp_path):
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,c,d,e,label", *lines]) + "\n")
     config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", model=Named("nets:rings"))
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
-    silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
-    model = silo.setup.training.model
+    silo = open_silo(SiloConfig(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
+    model = silo.setup.trainer.model
     silo._keep({"own": silo.setup.w}, {}, 1)
     own = model.fresh().eval()
     x = torch.randn(20, 5)

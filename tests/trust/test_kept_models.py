@@ -26,7 +26,7 @@ def accuracy(module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
 
 def samples(result: fedamp.Result, client: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a client's scaled test samples, found without the engine's own evaluation."""
-    from fedamp.runs.setup import load_material
+    from fedamp.runs.material import load_material
 
     clients = load_material(result.config).clients
     return clients.samples(clients.test[client])
@@ -52,9 +52,9 @@ def test_an_observer_that_has_seen_enough_leaves_that_round(method, tmp_path):
 
 def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
     """Ctrl-C may fall right after a round was written down: that line goes, since its models are not kept."""
-    from fedamp.runs import loop
+    from fedamp.runs.standing import Standing
 
-    real, calls = loop._next, []
+    real, calls = Standing.after, []
 
     def broken(*args):
         calls.append(1)
@@ -62,7 +62,7 @@ def test_broken_off_between_a_line_and_its_state(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(loop, "_next", broken)
+    monkeypatch.setattr(Standing, "after", broken)
     with pytest.raises(KeyboardInterrupt):
         fedamp.run(out=tmp_path / "run", **QUICK)
     monkeypatch.undo()
@@ -180,7 +180,7 @@ def test_a_second_resume_trains_as_the_first(tmp_path):
         torch.set_num_threads(1)
         fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 2, **settings)
         assert load_checkpoint(tmp_path / "run", torch.device("cpu")).how["threads"] == 2
-        assert fedamp.run(out=tmp_path / "run", **settings).facts["threads"] == 2
+        assert fedamp.run(out=tmp_path / "run", **settings).facts.threads == 2
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
@@ -191,14 +191,14 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
     from fedamp.config import Named, RunConfig
     from fedamp.data.silos.read import read_silo
     from fedamp.data.silos.schema import make_schema
-    from fedamp.federation.plan import Plan, Seat
+    from fedamp.federation.plan import Plan, SiloConfig
     from fedamp.federation.silo.round import open_silo
 
     rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
     config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
-    silo = open_silo(Seat(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
+    silo = open_silo(SiloConfig(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
     method, server = silo.setup.method, silo.setup.method.server_init(silo.setup.w)
     _, message = method.server_send(server, 1)
     _, metrics = silo.play(1, 0, message)
@@ -211,7 +211,7 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
 def test_an_export_of_a_run_that_was_broken_off_says_so(tmp_path):
     fedamp.run(out=tmp_path / "run", observer=lambda line: line["round"] < 2, **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
-    assert "broken off after 2 of 6 rounds" in spec["score"]["why_this_round"]
+    assert "interrupted after 2 of 6 rounds" in spec["score"]["why_this_round"]
     fedamp.run(out=tmp_path / "run", **QUICK)
     spec = json.loads(export_client(tmp_path / "run", 0).with_suffix(".json").read_text())
     assert "broken off" not in spec["score"]["why_this_round"]

@@ -16,10 +16,11 @@ from fedamp.methods.message_passing import paper_alpha
 from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.local import Training
+from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.tasks import regression
-from helpers import Setup, data, mlp
+from fedamp.training.trainer import Trainer
+from helpers import Federation, data, mlp
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05),
@@ -74,10 +75,10 @@ class Quadratic:
         self.anchor = torch.full((1, 5), 0.5, dtype=torch.float64)
 
     def run(self, optimizer: Optimizer, strength: float, start: float = 0.0, steps: int = 300) -> torch.Tensor:
-        training = Training(self.model, optimizer, Batching(20, steps=steps), task=regression())
-        local = training.local(Clients.of([(self.x, self.y)]), 1)
-        told = {"anchor": self.anchor, "strength": torch.tensor([[strength]], dtype=torch.float64)}
-        return local.run(Rows.of(self.anchor + start), proximal, **told).params
+        trainer = Trainer(self.model, TrainingConfig(optimizer, Batching(20, steps=steps), task=regression()))
+        local = trainer.local(Clients.of([(self.x, self.y)]), 1)
+        context = {"anchor": self.anchor, "strength": torch.tensor([[strength]], dtype=torch.float64)}
+        return local.run(Rows.of(self.anchor + start), proximal, **context).params
 
     def argmin(self, strength: float, decay: float) -> torch.Tensor:
         """Of the loss, the penalty and the optimiser's weight decay."""
@@ -119,9 +120,9 @@ def test_a_plain_step_is_the_implicit_one(strength):
     g = torch.Generator().manual_seed(1)
     x, y = torch.randn(9, 4, generator=g, dtype=torch.float64), torch.randint(3, (9,), generator=g)
     batching = Batching(4, epochs=2)
-    local = Training(model, Optimizer("sgd", 0.1), batching, seed=1).local(Clients.of([(x, y)]), k=1)
-    told = {"anchor": anchor, "strength": torch.tensor([[strength]], dtype=torch.float64)}
-    ended = local.run(model.row(), proximal, **told)
+    local = Trainer(model, TrainingConfig(Optimizer("sgd", 0.1), batching, seed=1)).local(Clients.of([(x, y)]), k=1)
+    context = {"anchor": anchor, "strength": torch.tensor([[strength]], dtype=torch.float64)}
+    ended = local.run(model.row(), proximal, **context)
     w = model.row().params[0].clone()
     for batch in batching.draw(9, seeds.generator(1, "batches", 0, 1)):
         w.requires_grad_()
@@ -147,9 +148,9 @@ def test_a_pull_that_is_not_strong_keeps_every_bit(which, engine):
     w = model.row().repeat(3)
     anchor = w.params + 0.1
     for share in (0.01, 0.5, 1.0):
-        told = {"anchor": anchor, "strength": torch.full((3, 1), share / optimizer.lr, dtype=torch.float64)}
-        training = Training(model, optimizer, Batching(4, epochs=2), engine=engine)
-        now, before = (training.local(clients, 1).run(w, how, **told).params for how in (proximal, explicit))
+        context = {"anchor": anchor, "strength": torch.full((3, 1), share / optimizer.lr, dtype=torch.float64)}
+        trainer = Trainer(model, TrainingConfig(optimizer, Batching(4, epochs=2), engine=engine))
+        now, before = (trainer.local(clients, 1).run(w, how, **context).params for how in (proximal, explicit))
         assert torch.equal(now, before)
 
 
@@ -160,10 +161,10 @@ def test_who_is_pulled_strongly_does_not_change_its_neighbour(which, engine):
     model = FlatModel(mlp())
     w = model.row().repeat(2)
     strength = torch.tensor([[0.5 / optimizer.lr], [1e9]], dtype=torch.float64)
-    training = Training(model, optimizer, Batching(4, epochs=2), engine=engine)
-    beside = training.local(clients, 1).run(w, proximal, anchor=w.params + 0.1, strength=strength)
+    trainer = Trainer(model, TrainingConfig(optimizer, Batching(4, epochs=2), engine=engine))
+    beside = trainer.local(clients, 1).run(w, proximal, anchor=w.params + 0.1, strength=strength)
     weak = torch.full_like(strength, 0.5 / optimizer.lr)
-    alone = training.local(clients, 1).run(w, explicit, anchor=w.params + 0.1, strength=weak)
+    alone = trainer.local(clients, 1).run(w, explicit, anchor=w.params + 0.1, strength=weak)
     assert torch.equal(beside.params[0], alone.params[0])
     torch.testing.assert_close(beside.params[1], w.params[1] + 0.1, rtol=0, atol=1e-6)
 
@@ -178,11 +179,14 @@ def test_all_at_once_equals_one_at_a_time(which, module):
     model, clients = FlatModel(net), data((9, 5, 13, 20))
     assert model.side_by_side == (module == "side by side")
     w = model.row().repeat(4)
-    told = {"anchor": w.params + 0.1, "strength": torch.tensor([[1.0], [30.0], [300.0], [1e12]], dtype=torch.float64)}
+    context = {
+        "anchor": w.params + 0.1,
+        "strength": torch.tensor([[1.0], [30.0], [300.0], [1e12]], dtype=torch.float64),
+    }
     one, all_ = (
-        Training(model, OPTIMIZERS[which], Batching(4, epochs=2), engine=engine)
+        Trainer(model, TrainingConfig(OPTIMIZERS[which], Batching(4, epochs=2), engine=engine))
         .local(clients, 1)
-        .run(w, proximal, **told)
+        .run(w, proximal, **context)
         for engine in ("loop", "stacked")
     )
     torch.testing.assert_close(all_.params, one.params, rtol=1e-9, atol=1e-9)
@@ -203,7 +207,7 @@ def test_all_at_once_equals_one_at_a_time(which, module):
     ],
 )
 def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperparameters, optimizer):
-    played = Setup.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
+    played = Federation.of(name, own_init=True, optimizer=optimizer, **hyperparameters).play(5)
     own, received = played.models("own"), played.models("received")
     assert own.isfinite().all()
     assert (own - received).norm() < 1e-3 * received.norm()
@@ -213,7 +217,7 @@ def test_whatever_the_strength_a_client_stays_at_what_it_received(name, hyperpar
 
 @pytest.mark.parametrize("method", [FedAMP(alpha=2.0), FedProx(mu=0.5), FedProx()])
 def test_no_word_where_a_client_can_move(method):
-    assert Setup.of(method).play(1).rounds[-1].diagnostics["events"] == []
+    assert Federation.of(method).play(1).rounds[-1].diagnostics["events"] == []
 
 
 def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
@@ -226,6 +230,6 @@ def test_a_silo_takes_the_pull_as_the_engine_does(tmp_path, monkeypatch):
     monkeypatch.setattr(strategy.time, "sleep", waits)
     silos = write_silos(tmp_path / "data")
     plan = plan_of(silos, {"name": "fedamp", "alpha": 1e-6}, rounds=3, optimizer="sgd", lr=0.01)
-    state = Local(tmp_path, plan, silos).serve().hub.state
+    state = Local(tmp_path, plan, silos).serve().state.method_state
     assert torch.equal(state.rows["w"].params, engine_rounds(plan)[-1].server.rows["w"].params)
     assert state.rows["w"].params.isfinite().all()

@@ -179,10 +179,10 @@ STATEFUL = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", STATEFUL, ids=lambda kind: kind.__name__)
 def test_what_would_pass_from_client_to_client_is_refused_by_name(kind, way):
-    with pytest.raises(UserError, match=re.escape(STATEFUL[kind])) as told:
+    with pytest.raises(UserError, match=re.escape(STATEFUL[kind])) as caught:
         play(made(kind), engine=way)
-    assert "persistent=True" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "persistent=True" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_it_is_refused_where_there_is_one_client_too():
@@ -394,7 +394,7 @@ def test_nobodys_stream_moves(kind):
 def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
     made_of = RunConfig(clients=4, data="given", setting=Named("given"), engine="loop")
     setup = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
-    training, everyone, w = setup.training, setup.clients, setup.w
+    training, everyone, w = setup.trainer, setup.clients, setup.w
     together = evaluate(training, everyone, w).loss
     for i in range(4):
         one = torch.tensor([i])
@@ -409,7 +409,7 @@ def test_both_ways_draw_the_same(kind, equal):
     module = made(kind)
     loop, stacked = (play(module, clients=given, engine=way) for way in WAYS)
     torch.testing.assert_close(scores(stacked), scores(loop), rtol=1e-5, atol=1e-6)
-    assert stacked.facts["engine"] == ("stacked" if kind is MonteCarlo else "loop")
+    assert stacked.facts.engine == ("stacked" if kind is MonteCarlo else "loop")
 
 
 def test_a_resumed_run_of_a_random_model_scores_as_an_uninterrupted_one(tmp_path):
@@ -484,7 +484,7 @@ class Returns(Keeps):
     ],
 )
 def test_a_model_that_returns_no_tensor_is_refused_in_one_line(wrap, words, always, way):
-    with pytest.raises(UserError, match=f"the model Returns returns {words}; expected one tensor") as told:
+    with pytest.raises(UserError, match=f"the model Returns returns {words}; expected one tensor") as caught:
         play(Returns(wrap, always), engine=way)
-    assert ".logits" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert ".logits" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -13,12 +13,13 @@ from fedamp.config import Named, RunConfig
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
 from fedamp.runs import replies
+from fedamp.runs.faults import poison
 from fedamp.runs.loop import play
 from fedamp.runs.replies import Limits, Measured
-from fedamp.runs.round import play_round, poison
+from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
-from helpers import ALL, Setup, assert_states_equal
+from helpers import ALL, Federation, assert_states_equal
 
 TALKING = [name for name in ALL if name != "separate"]
 QUICK = {"rounds": 3, "epochs": 2, "clients": 9}
@@ -82,8 +83,8 @@ def test_a_flip_three_times_as_large_is_refused_too(method):
 @pytest.mark.parametrize("name", TALKING)
 def test_who_is_refused_counts_as_absent(name):
     """To the server and to its own state: as if it had not been there."""
-    lied, away = (Setup.of(name, own_init=True).play(2) for _ in range(2))
-    num_params = lied.training.model.num_params
+    lied, away = (Federation.of(name, own_init=True).play(2) for _ in range(2))
+    num_params = lied.trainer.model.num_params
     everyone, others = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, True])
     tamper = poison([1], 10.0, num_params)
     played = play_round(
@@ -96,7 +97,7 @@ def test_who_is_refused_counts_as_absent(name):
 
 
 def round_3(setup, who):
-    return setup.training.local(setup.clients.take(who), 3)
+    return setup.trainer.local(setup.clients.take(who), 3)
 
 
 def test_a_run_in_which_replies_are_refused_goes_on_bit_for_bit(tmp_path):
@@ -290,7 +291,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
     u = Rows(torch.randn(4, 100, generator=g, dtype=dtype), torch.randn(4, 3, generator=g, dtype=dtype))
     w = Rows(u.params + 1e-3 * torch.randn(4, 100, generator=g, dtype=dtype), 2 * u.buffers)
     before = [t.clone() for t in (u.params, u.buffers, w.params, w.buffers)]
-    method = Setup.of("fedamp").method
+    method = Federation.of("fedamp").method
     found = replies.measure({"w": w}, {"u": u}, method, torch.arange(1, 5)[:, None])
     assert all(torch.equal(a, b) for a, b in zip(before, (u.params, u.buffers, w.params, w.buffers), strict=True))
     for i, one in enumerate(found):
@@ -307,7 +308,7 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
 def test_one_row_that_is_seen_many_times_is_measured_as_such():
     row = Rows.of(torch.tensor([[3.0, 4.0]]))
     w = Rows.of(torch.tensor([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]]))
-    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Setup.of("fedavg").method, torch.ones(3, 1))
+    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Federation.of("fedavg").method, torch.ones(3, 1))
     assert [(one.far["w"], one.sent["w"], one.lengths["w"]) for one in found] == [(0, 5, 5), (5, 5, 0), (5, 5, 10)]
 
 
@@ -333,7 +334,7 @@ def test_the_flag_of_run_and_compare(fedamp_command):
 
 
 def test_the_robustness_table_is_measured_without_the_check():
-    import experiments
+    from paper import experiments
 
     assert experiments.TROUBLES["poisoned"]["replies"] == "any"
 
@@ -378,7 +379,7 @@ def test_an_honest_client_that_runs_away_gets_a_cure():
 
 
 def test_losses_of_two_entries_are_told_together():
-    a = Setup.of("apfl")
+    a = Federation.of("apfl")
     a.clients.x[a.clients.train[1][0]] = torch.nan
     events = a.play().rounds[-1].diagnostics["events"]
     assert sum("training loss" in event for event in events) == 1
@@ -425,43 +426,43 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
 
     made = deploy.assemble(replace(plan.config, engine="loop"))
     server, state = made.method.server_init(made.w), made.method.client_init(made.w)
-    tamper, everyone = poison([1], 10.0, made.training.model.num_params), torch.ones(3, dtype=torch.bool)
+    tamper, everyone = poison([1], 10.0, made.trainer.model.num_params), torch.ones(3, dtype=torch.bool)
     for k in range(1, 4):
         played = play_round(
-            *(made.method, server, state, k, lambda who, k=k: made.training.local(made.clients.take(who), k)),
+            *(made.method, server, state, k, lambda who, k=k: made.trainer.local(made.clients.take(who), k)),
             *(everyone, tamper, True, [1]),
         )
         server, state = played.server, played.clients
         assert list(played.refused) == [1]
         if k == 1:  # later on a federation also remembers what it has accepted
             assert f"bad reply from silo-1: {played.refused[1]}. {replies.CURE}" in log
-    assert_states_equal(record.hub.state, server)
+    assert_states_equal(record.state.method_state, server)
 
 
 @pytest.mark.parametrize(("scale", "expected"), [(1.01, []), (-1.5, []), (-10.0, ["b"])])
 def test_a_silo_that_replies_alone_is_compared_with_the_models_of_the_others(scale, expected, deploy):
-    from fedamp.federation.server.state import Hub, Told
+    from fedamp.federation.server.state import Reply, ServerState
 
-    method = Setup.of("fedamp").method
+    method = Federation.of("fedamp").method
     w = Rows.of(torch.randn(3, 50, generator=torch.Generator().manual_seed(0)))
-    hub = Hub(method, deploy.Rules(norm_factor=1e9), w[slice(0, 1)])
-    hub.join(["a", "b", "c"], w)
-    sent = hub.send()["b"]["u"]
-    good, bad = hub.sift({"b": Told({"w": Rows.of(scale * sent.params)}, 10, {})})
+    state = ServerState(method, deploy.Rules(norm_factor=1e9), w[slice(0, 1)])
+    state.join(["a", "b", "c"], w)
+    sent = state.send()["b"]["u"]
+    good, bad = state.sift({"b": Reply({"w": Rows.of(scale * sent.params)}, 10, {})})
     assert list(bad) == expected
     assert list(good) == [who for who in ["b"] if who not in expected]
 
 
 def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
-    from fedamp.federation.server.state import Hub, Told
+    from fedamp.federation.server.state import Reply, ServerState
 
     w = Rows.of(torch.randn(3, 5, dtype=torch.float64))
-    hub = Hub(Setup.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
-    hub.join(["a", "b", "c"], w)
-    hub.send()
-    told = {who: Told({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
-    told["b"] = Told({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
-    good, bad = hub.sift(told)
+    state = ServerState(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
+    state.join(["a", "b", "c"], w)
+    state.send()
+    told = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
+    told["b"] = Reply({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
+    good, bad = state.sift(told)
     assert list(good) == ["a", "c"]
     assert list(bad) == ["b"]
 
@@ -480,10 +481,11 @@ def test_honest_silos_of_any_size_take_part(tmp_path, deploy):
 
 
 def test_a_plan_from_before_still_reads(tmp_path, deploy):
-    from fedamp.federation.plan import read_federation
+    from fedamp.federation.plan_files import read_federation, write_federation
 
     data = deploy.write_silos(tmp_path / "data")
-    deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0)).federation.write(tmp_path)
+    local = deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0))
+    write_federation(tmp_path, local.federation)
     told = json.loads((tmp_path / "federation.json").read_text())
     del told["rules"]["move_factor"], told["description"]["replies"]
     (tmp_path / "federation.json").write_text(json.dumps(told))
@@ -493,12 +495,12 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
 
 
 def test_replies_are_not_for_a_federations_description(tmp_path):
-    from fedamp.cli.federation import DESCRIBED, describe
+    from fedamp.federation.configure import configured_for
 
-    config = tmp_path / "a.toml"
-    config.write_text('replies = "any"\n')
+    file = tmp_path / "a.toml"
+    file.write_text('replies = "any"\n')
     with pytest.raises(ValueError, match="sets replies, which is for simulations"):
-        describe("a", 3, "classification", dict.fromkeys(DESCRIBED), config, [])
+        configured_for("a", 3, "classification", file, {}, [])
 
 
 def test_a_claim_of_many_samples_costs_the_server_nothing():
@@ -526,5 +528,5 @@ def test_a_node_of_a_flower_app_answers_for_itself_alone(deploy):
     for tamper in (forge, lambda number, reply: None if number == 2 else reply):
         strategies.append(FedAMP(fraction_evaluate=0.0))
         strategies[-1].start(grid(tamper), ArrayRecord(net().state_dict()), num_rounds=1)
-    ours, expected = (made.hub.state.rows["w"].params for made in strategies)
+    ours, expected = (made.state.method_state.rows["w"].params for made in strategies)
     assert torch.equal(ours, expected)

@@ -9,18 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import wilcoxon
-from test_report import write_run
 
-import facts
-import outcomes
-import tables
 from fedamp.records.reading import read_runs
 from fedamp.report import as_text, comparison_table
 from fedamp.report.stats import wilcoxon_p
+from paper import outcomes, tables
+from run_folders import write_run
 
 
-def told(scores, poisoned=()):
-    """Return results as paper/run.py keeps them: a run for each seed, with its clients' accuracies in percent."""
+def results_of(scores, poisoned=()):
+    """Return results as `paper.run` keeps them: a run for each seed, with its clients' accuracies in percent."""
     run = {"description": {"poisoned": list(poisoned)}}
     return {seed: {"per_client": list(each), "run": run} for seed, each in enumerate(scores)}
 
@@ -45,7 +43,7 @@ def test_every_p_on_the_page_is_that_of_exact_differences(table):
         for name, cell in zip(lines[0][1:], line[1:], strict=True):
             if cell == outcomes.NOT_RUN:
                 continue
-            mine, theirs = (outcomes.found(table, outcomes.named(each)) for each in (name, line[0]))
+            mine, theirs = (outcomes.scores_of(table, outcomes.row_named(each)) for each in (name, line[0]))
             p, shown = exact_p(mine, theirs), cell.partition(", ")[2]
             if p < 1e-4:
                 assert shown == "< 1e-4", (line[0], name)
@@ -62,8 +60,8 @@ def test_the_page_and_the_report_give_one_p(tmp_path):
         write_run(tmp_path / f"a{seed}", "fedamp", seed, [(mine[seed] / 100).tolist()])
         write_run(tmp_path / f"s{seed}", "separate", seed, [(theirs[seed] / 100).tolist()])
     row = next(row for row in comparison_table(read_runs(tmp_path)) if row.method == "fedamp")
-    page = outcomes.gain(told(mine.tolist()), told(theirs.tolist())).partition(", ")[2]
-    assert row.p == pytest.approx(exact_p(told(mine.tolist()), told(theirs.tolist())))
+    page = outcomes.gain(results_of(mine.tolist()), results_of(theirs.tolist())).partition(", ")[2]
+    assert row.p == pytest.approx(exact_p(results_of(mine.tolist()), results_of(theirs.tolist())))
     assert f"{row.p:.2g}" == page
     assert f" {page} " in as_text([row])
 
@@ -79,8 +77,8 @@ def test_the_page_and_the_report_give_one_p(tmp_path):
     ],
 )
 def test_where_there_is_no_p_the_page_says_why(mine, theirs, table, text):
-    assert outcomes.gain(told(mine), told(theirs)) == table
-    assert facts.in_words(told(mine), told(theirs)) == text
+    assert outcomes.gain(results_of(mine), results_of(theirs)) == table
+    assert outcomes.gain_in_words(results_of(mine), results_of(theirs)) == text
 
 
 def test_two_digits_do_not_hide_on_which_side_of_a_twentieth_a_p_is(tmp_path):
@@ -91,8 +89,8 @@ def test_two_digits_do_not_hide_on_which_side_of_a_twentieth_a_p_is(tmp_path):
 
 
 def test_a_poisoned_clients_gain_is_nobodys():
-    honest = outcomes.gain(told([[70, 71, 72]]), told([[69, 69, 69]]))
-    assert outcomes.gain(told([[70, 71, 72, 0]], [3]), told([[69, 69, 69, 100]], [3])) == honest
+    honest = outcomes.gain(results_of([[70, 71, 72]]), results_of([[69, 69, 69]]))
+    assert outcomes.gain(results_of([[70, 71, 72, 0]], [3]), results_of([[69, 69, 69, 100]], [3])) == honest
 
 
 def test_a_client_that_fails_is_the_worst_of_all_not_left_out():

@@ -34,7 +34,7 @@ def page_of(folder):
 # Not finite
 
 
-def test_a_regression_that_diverges_is_told_in_words(fedamp_command):
+def test_a_regression_that_diverges_is_said_in_words(fedamp_command):
     given = ["run", *write_silos("silos"), *SGD, "--lr", "1e30", "--method", "fedavg-ft", "--out", "here"]
     for _ in range(2):  # the second time the record alone is shown
         code, out, err = fedamp_command(*given)
@@ -42,9 +42,9 @@ def test_a_regression_that_diverges_is_told_in_words(fedamp_command):
         assert "not finite in any round" in out
         assert out.count("not finite") == 3
         assert "Lower the learning rate" in err or "already" in out
-    told = json.loads(fedamp_command(*given, "--json")[1], parse_constant=pytest.fail)
-    assert (told["best"], told["last"], told["worst"]) == (None, None, None)
-    assert told["per_client"] == [None] * 3
+    result = json.loads(fedamp_command(*given, "--json")[1], parse_constant=pytest.fail)
+    assert (result["best"], result["last"], result["worst"]) == (None, None, None)
+    assert result["per_client"] == [None] * 3
 
 
 def test_so_is_a_comparison_of_such(fedamp_command):
@@ -52,7 +52,7 @@ def test_so_is_a_comparison_of_such(fedamp_command):
     code, out, err = fedamp_command(*given, "--out", "here")
     assert code == 0, err
     assert "not finite" in out
-    assert "Not finite: models of at least one client diverged" in out
+    assert "Not finite: the models of at least one client diverged" in out
     for form in ("text", "markdown", "csv"):
         code, out, _ = fedamp_command("report", "here", "--format", form)
         assert code == 0
@@ -107,7 +107,7 @@ def test_a_folder_with_brackets_is_shown_as_it_is(fedamp_command):
     quick = ["--clients", "5", "--rounds", "1", "--epochs", "1"]
     for given, shown in [
         (["run", *quick, "--out", "runs[x]"], "record: runs[x]\n"),
-        (["run", *quick, "--out", "runs[x]"], "This very run is there already: runs[x]\n"),
+        (["run", *quick, "--out", "runs[x]"], "This run is already finished: runs[x]\n"),
         (["compare", *quick, "--methods", "fedamp", "--out", "all[/]:bug:"], "page: fedamp report all[/]:bug:\n"),
         (["resume", "runs[x]"], "record: runs[x]\n"),
         (["report", "runs[x]"], "runs[x]/report.html\n"),
@@ -134,7 +134,7 @@ def test_so_are_columns_words_and_silos_in_notes(fedamp_command):
 
 
 def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
-    monkeypatch.setattr("fedamp.runs.needs.told", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
+    monkeypatch.setattr("fedamp.runs.needs.in_words", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
     out = fedamp_command("run", "--clients", "5", "--dry-run")[1]
     assert out == "memory [GiB] 1\nwarning: more than [free] there is\n"
     terminal.warn("a[b] is :warning: odd[/]")
@@ -157,9 +157,9 @@ def test_so_is_a_run_beside_its_bar(monkeypatch, name):
 
 
 def test_so_is_a_silo_of_a_federation(fedamp_command, monkeypatch):
-    operate = pytest.importorskip("fedamp.federation.server.operate")
+    commands = pytest.importorskip("fedamp.federation.server.commands")
     silo = {"name": "clinic[a]", "state": "set aside", "reason": "reply [3] is odd[/]"}
-    monkeypatch.setattr(operate, "status", lambda folder: (None, {"silos": [silo]}))
+    monkeypatch.setattr(commands, "status", lambda folder: (None, {"silos": [silo]}))
     monkeypatch.setattr(terminal.out, "width", 200)
     out = fedamp_command("federation", "status", "here")[1]
     assert "clinic[a]" in out

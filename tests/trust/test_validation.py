@@ -4,7 +4,7 @@ import torch
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.runs.setup import load_material
+from fedamp.runs.material import load_material
 
 SHARING = {
     "data": "digits",

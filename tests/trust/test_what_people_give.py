@@ -234,7 +234,7 @@ def test_numpys_numbers_give_the_same_result(tmp_path):
 def test_a_method_with_numpys_numbers(tmp_path):
     own = FedAMP(sigma=np.float32(0.5), strict=np.False_, alpha_every=np.int64(30))
     result = fedamp.run(method=own, clients=10, rounds=1, steps=1, out=tmp_path / "run")
-    assert result.facts["hyperparameters"]["sigma"] == 0.5
+    assert result.facts.hyperparameters["sigma"] == 0.5
     json.dumps(result.to_dict())
     assert type(make_method("fedprox", mu=np.float64(0.5)).mu) is float
     assert FedAMP(self_weight=np.full(3, 0.5)).self_weight == (0.5, 0.5, 0.5)

@@ -1,13 +1,15 @@
 """What there is to choose from: names, parameters and defaults, as the code itself has them."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
 
+from fedamp import checks
 from fedamp.config.presets import PRESETS, preset
 from fedamp.data import DATA
 from fedamp.data.partition import SETTINGS
+from fedamp.fields import About, default_of, explained
 from fedamp.methods import METHODS
 from fedamp.methods.attention import ATTENTION
 from fedamp.models import MODELS
@@ -21,11 +23,45 @@ KINDS: dict[str, Mapping[str, Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a choice, in words; what is not known of it is empty."""
+
+    name: str
+    default: str  # "?" where there is none
+    meaning: str = ""
+    unit: str = ""
+    range: str = ""
+    source: str = ""
+
+
 def entries(kind: str) -> list[tuple[str, str, str]]:
     """Return name, parameters with defaults, and a line about each choice of a kind."""
     if kind == "presets":
         return [(name, "", _preset(name)) for name in PRESETS]
-    return [(name, _parameters(thing), _about(thing)) for name, thing in KINDS[kind].items()]
+    return [(name, _in_line(explain(kind, name)), summary(thing)) for name, thing in KINDS[kind].items()]
+
+
+def explain(kind: str, name: str) -> list[Parameter]:
+    """Return the parameters of one choice, each with its explanation.
+
+    >>> [(each.name, each.default, each.range) for each in explain("methods", "fedprox")]
+    [('mu', '0.01', '0 or more')]
+    """
+    checks.one_of("kind", kind, KINDS)
+    checks.one_of(kind, name, KINDS[kind])
+    thing = KINDS[kind][name]
+    given = _fields(thing) if is_dataclass(thing) else _arguments(thing)
+    return [
+        Parameter(own, _word(default), about.meaning, about.unit, about.range, about.source)
+        for own, default, about in given
+    ]
+
+
+def summary(thing: object) -> str:
+    """Return the first line of a thing's docstring."""
+    lines = (inspect.getdoc(thing) or "").splitlines()
+    return lines[0] if lines else ""
 
 
 def _preset(name: str) -> str:
@@ -33,21 +69,30 @@ def _preset(name: str) -> str:
     return f"{values['clients']} clients, {values['model']}, {values['rounds']} rounds"
 
 
-def _parameters(thing: Callable[..., Any]) -> str:
-    if is_dataclass(thing):
-        given = [(f.name, f.default) for f in fields(thing) if f.init]
-    else:
-        signature = inspect.signature(thing).parameters.values()
-        given = [(p.name, p.default) for p in signature if p.default is not inspect.Parameter.empty]
-    return ", ".join(f"{name}={'?' if default is MISSING else _word(default)}" for name, default in given)
+def _fields(kind: Any) -> Iterator[tuple[str, Any, About]]:
+    """Yield name, default and explanation of a dataclass's fields."""
+    known = explained(kind)
+    for each in fields(kind):
+        if each.init:
+            yield each.name, default_of(each), known.get(each.name, About(""))
+
+
+def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any, About]]:
+    """Yield the same of a function's arguments that have a default; `Annotated[..., About(...)]` explains one."""
+    hints = get_type_hints(function, include_extras=True)
+    for each in inspect.signature(function).parameters.values():
+        if each.default is not inspect.Parameter.empty:
+            notes = getattr(hints.get(each.name), "__metadata__", ())
+            yield each.name, each.default, next((note for note in notes if isinstance(note, About)), About(""))
+
+
+def _in_line(parameters: list[Parameter]) -> str:
+    return ", ".join(f"{each.name}={each.default}" for each in parameters)
 
 
 def _word(value: object) -> str:
+    if value is MISSING:
+        return "?"
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return str(value)
-
-
-def _about(thing: object) -> str:
-    lines = (inspect.getdoc(thing) or "").splitlines()
-    return lines[0] if lines else ""

@@ -1,4 +1,4 @@
-"""What a person sees at the terminal: progress, results, warnings, and one line for a mistake."""
+"""What a person sees at the terminal: progress, results, warnings, and one line for an error."""
 
 import json
 import math
@@ -12,20 +12,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-INTERRUPTED = 130
+from fedamp.errors import UserError
+from fedamp.records.facts import Facts
 
-# Paths, names and notes are a user's: a folder called runs[1] is no colour, and :bug: no picture.
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
+# Paths, names and notes are the user's: a folder called runs[1] is not a colour, and :bug: not a picture.
 out = Console(markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 class Bar:
-    """A progress bar with the time left and the present mean accuracy; nothing where stdout is no terminal."""
+    """A progress bar with the time left and the current mean score; nothing where stdout is not a terminal."""
 
     def __init__(self, rounds: int, name: str, scored: str, poisoned: Collection[int] = ()) -> None:
         self.scored, self.poisoned = scored, poisoned
         self.progress = progress()
-        self.task = self.progress.add_task(name, total=rounds, accuracy="")
+        self.task = self.progress.add_task(name, total=rounds, score="")
 
     def __enter__(self) -> "Bar":
         self.progress.start()
@@ -37,17 +41,17 @@ class Bar:
     def advance(self, line: Mapping[str, Any]) -> None:
         """Show a round that was played."""
         if shown := mean_of(line, self.scored, self.poisoned):
-            self.progress.update(self.task, completed=line["round"], accuracy=shown)
+            self.progress.update(self.task, completed=line["round"], score=shown)
 
 
 class Bars:
-    """One display for a whole comparison: how many runs are done, and how far the present one is."""
+    """One display for a whole comparison: how many runs are done, and how far the current one is."""
 
     def __init__(self, runs: Collection[Any], scored: Mapping[str, str]) -> None:
-        self.scored = scored  # of each method, the models that count
+        self.scored = scored  # for each method, the models that count
         self.progress = progress()
-        self.all = self.progress.add_task("runs", total=len(runs), accuracy="")
-        self.one = self.progress.add_task("", total=1, accuracy="")
+        self.all = self.progress.add_task("runs", total=len(runs), score="")
+        self.one = self.progress.add_task("", total=1, score="")
 
     def __enter__(self) -> "Bars":
         self.progress.start()
@@ -61,20 +65,20 @@ class Bars:
         if line is None:
             self.progress.update(self.all, completed=number + 1)
         else:
-            told = run.config
-            shown = mean_of(line, self.scored[told.method.name], told.poisoned)
+            config = run.config
+            shown = mean_of(line, self.scored[config.method.name], config.poisoned)
             self.progress.update(
-                self.one, description=run.name, total=told.rounds, completed=line["round"], accuracy=shown
+                self.one, description=run.name, total=config.rounds, completed=line["round"], score=shown
             )
 
 
 def progress() -> Progress:
-    """Return a display with bars, counts, the present accuracy and the time left; quiet where stdout is no terminal."""
+    """Return a display with bars, counts, the current score and the time left; quiet where stdout is not a terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}", markup=False),
+        TextColumn("{task.fields[score]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -85,24 +89,23 @@ def progress() -> Progress:
 
 
 def mean_of(line: Mapping[str, Any], entry: str, poisoned: Collection[int] = ()) -> str:
-    """Return the mean score of a round over the clients that count, in words; nothing where this was not scored."""
-    scores = line["test"].get(entry, {})
-    metric = "accuracy" if "accuracy" in scores else "rmse"
-    counted = [value for number, value in enumerate(scores.get(metric, [])) if number not in poisoned]
-    known = [float(value) for value in counted if value is not None]  # "inf" is what a record has for not finite
-    if not known:
+    """Return the mean score of a round over the clients that count, in words; nothing where it was not scored."""
+    from fedamp.records.metrics import line_mean  # numpy comes with it, which a quick command does not wait for
+
+    found = line_mean(line, entry, poisoned)
+    if found is None:
         return ""
-    mean = sum(known) / len(known)
-    return in_words(100 * mean, metric) if metric == "accuracy" else f"RMSE {in_words(mean, metric)}"
+    mean, metric = found
+    return in_words(mean, metric) if metric == "accuracy" else f"RMSE {in_words(mean, metric)}"
 
 
 def in_words(score: float | None, metric: str) -> str:
-    """Return an accuracy in percent, or an error; None, which JSON has for what is not finite, is said in words.
+    """Return an accuracy in percent, or an error, as text; None is what JSON has for a score that is not finite.
 
     >>> in_words(97.126, "accuracy"), in_words(0.51239, "rmse"), in_words(None, "rmse")
     ('97.13 %', '0.5124', 'not finite')
     """
-    from fedamp.records.metrics import NOT_FINITE  # numpy comes with it, which a quick command does not wait for
+    from fedamp.records.metrics import NOT_FINITE
 
     if score is None or not math.isfinite(score):
         return NOT_FINITE
@@ -110,7 +113,7 @@ def in_words(score: float | None, metric: str) -> str:
 
 
 def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Show what a run came to, or print it as one line of JSON."""
+    """Show the result of a run, or print it as one line of JSON."""
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}, allow_nan=False))
         return
@@ -122,10 +125,11 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     table.add_row(what, f"{best} {when}")
     table.add_row("after the last round", last)
     table.add_row("worst client at the best round", worst)
-    if result["facts"].get("shared_samples"):
-        table.add_row("training samples that clients share", str(result["facts"]["shared_samples"]))
-    if result["facts"].get("note"):
-        table.add_row("data", result["facts"]["note"])
+    facts = Facts.of(result["facts"])
+    if facts.shared_samples:
+        table.add_row("training samples that clients share", str(facts.shared_samples))
+    if facts.note:
+        table.add_row("data", facts.note)
     table.add_row("time", f"{result['seconds']:.1f} s")
     out.print(table)
     out.print(f"record: {folder}", soft_wrap=True)
@@ -147,3 +151,16 @@ def fail(message: str, code: int = 2) -> NoReturn:
     """End with one line on stderr."""
     print(f"fedamp: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def say(text: str) -> None:
+    """Print a line as it is, at once, also where it goes to a file."""
+    print(text, flush=True)
+
+
+def needs_extra() -> None:
+    """Refuse to go on where the packages of a federation are not installed."""
+    from importlib.util import find_spec
+
+    if missing := [name for name in ("flwr", "cryptography") if find_spec(name) is None]:
+        raise UserError(f"{' and '.join(missing)} is not installed; install it: pip install 'fedamp[federation]'")

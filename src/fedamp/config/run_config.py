@@ -1,4 +1,4 @@
-"""The frozen description of a run: all that its result depends on, in words and numbers."""
+"""The configuration of a run: everything that its result depends on besides data and code, in words and numbers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from fedamp import __version__, checks
 from fedamp.errors import UserError
+from fedamp.fields import about, explained
 
 NAMED = ("setting", "model", "method")
 """What is chosen by a name and has parameters of its own."""
@@ -45,45 +46,95 @@ class Named:
         raise UserError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
+WHAT, TRAINING, SILOS, FAULTS, MACHINE = (
+    "Who learns what, and how",
+    "Training at a client",
+    "Your own silos",
+    "What may go wrong",
+    "How it is computed",
+)
+"""The headings that help texts have."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
-    """One run. Two runs with equal descriptions have equal results."""
+    """One run. Two runs with equal configurations, data and code have equal results.
 
-    data: str = "digits"
-    setting: Named = Named("practical")
-    clients: int = 20
-    model: Named = Named("mlp")
-    method: Named = Named("fedamp")
-    rounds: int = 30
-    epochs: int | None = None  # passes over the data in a round; 5 where steps are not given either
-    steps: int | None = None  # or: minibatches in a round
-    batch_size: int = 10
-    optimizer: str | None = None  # None: the method's own
-    lr: float | None = None  # None: the method's own
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    task: str = "auto"  # of your own silos: "classification" or "regression"
-    label: str | None = None  # of your own silos: the csv column to predict
-    held_out: float = 0.2  # of your own silos: share of each that is held out for testing
-    label_noise: float = 0.0  # share of wrong training labels
-    noisy_clients: tuple[int, ...] | None = None  # who has them; None: everyone
-    poisoned: tuple[int, ...] = ()  # clients that send sign-flipped, scaled rows
-    poison_scale: float = 10.0
-    replies: str = (
-        "auto"  # "checked": refused as in a federation; "any" finite one; auto checks where some are poisoned
+    A field with an explanation is a flag of `fedamp run` and `compare`, a key of a TOML file and an argument of
+    `fedamp.run`; name, default and help text come from here.
+    """
+
+    data: str = about("digits", "Data set (`fedamp list data`), or a folder with a file for each silo.", group=WHAT)
+    setting: Named = about(
+        Named("practical"), "How the samples are split among the clients (`fedamp list settings`).", group=WHAT
     )
-    init: str = "common"  # first models: one for all clients, or each its "own"
-    absent: float = 0.0  # probability that a client is away from a round
-    validation: float = 0.0  # share of each client's training samples that is held out
-    seed: int = 0
-    engine: str = "auto"
-    device: str = "auto"
-    precision: str = "auto"  # of training and scoring: fp32, tf32 or bf16; auto is tf32 on a GPU, fp32 on a CPU
-    schema: str | None = None  # of your own silos: a file with the schema that was agreed on
+    clients: int = about(20, "Number of clients.", range="1 or more", group=WHAT)
+    model: Named = about(Named("mlp"), "Model (`fedamp list models`), or your own as module:function.", group=WHAT)
+    method: Named = about(Named("fedamp"), "Method (`fedamp list methods`).", group=WHAT)
+    rounds: int = about(30, "Communication rounds.", range="1 or more", group=WHAT)
+    epochs: int | None = about(
+        None, "Passes over a client's data in each round; 5 unless --steps is given.", range="1 or more", group=TRAINING
+    )
+    steps: int | None = about(None, "Minibatches in each round, instead of epochs.", range="1 or more", group=TRAINING)
+    batch_size: int = about(10, "Samples in a minibatch.", range="1 or more", group=TRAINING)
+    optimizer: str | None = about(None, "adam or sgd; by default the method's own.", group=TRAINING)
+    lr: float | None = about(None, "Learning rate; by default the method's own.", range="above 0", group=TRAINING)
+    momentum: float = about(0.0, "Momentum of sgd.", range="0 or more", group=TRAINING)
+    weight_decay: float = about(0.0, "Weight decay, as an L2 penalty.", range="0 or more", group=TRAINING)
+    task: str = about(
+        "auto",
+        "classification or regression; auto decides by the type of the labels.",
+        choices=("auto", "classification", "regression"),
+        group=SILOS,
+    )
+    label: str | None = about(None, "The csv column to predict.", group=SILOS)
+    held_out: float = about(0.2, "Share of each silo's samples held out for testing.", range="0 to 1", group=SILOS)
+    label_noise: float = about(0.0, "Share of wrong training labels.", range="0 to 1", group=FAULTS)
+    noisy_clients: tuple[int, ...] | None = about(
+        None, "Clients with wrong labels, say 0,3; by default all of them.", group=FAULTS
+    )
+    poisoned: tuple[int, ...] = about((), "Clients that send sign-flipped, scaled models, say 0,3.", group=FAULTS)
+    poison_scale: float = about(10.0, "Factor by which they scale.", range="above 0", group=FAULTS)
+    replies: str = about(
+        "auto",
+        "Which replies are accepted: those that a federation would accept (checked), or any that is finite; "
+        "auto checks where some clients are poisoned.",
+        choices=("auto", "checked", "any"),
+        group=FAULTS,
+    )
+    init: str = about(
+        "common", "First models: one for all clients, or each its own.", choices=("common", "own"), group=WHAT
+    )
+    absent: float = about(
+        0.0, "Probability that a client misses a round; at least one always comes.", range="0 to 1", group=FAULTS
+    )
+    validation: float = about(
+        0.0, "Share of each client's training samples held out for validation.", range="0 to 1", group=TRAINING
+    )
+    seed: int = about(0, "Seed of all random numbers: one seed, one result.", range="0 or more", group=WHAT)
+    engine: str = about(
+        "auto",
+        "Train all clients at once (stacked) or one at a time (loop).",
+        choices=("auto", "stacked", "loop"),
+        group=MACHINE,
+    )
+    device: str = about("auto", "cpu, cuda, or cuda:1 and so on; auto takes a GPU if there is one.", group=MACHINE)
+    precision: str = about(
+        "auto",
+        "Number format of training and scoring; auto is tf32 on a GPU and fp32 on a CPU.",
+        choices=("auto", "fp32", "tf32", "bf16"),
+        group=MACHINE,
+    )
+    schema: str | None = about(None, "A file with the schema that the silos agreed on.", group=SILOS)
     model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
     version: str = __version__
-    compile: str = "auto"  # torch.compile on a GPU: "on", "off", or where the run is long enough to repay it
-    deterministic: bool = False  # bit for bit the same on a GPU too, at the cost of speed
+    compile: str = about(
+        "auto",
+        "torch.compile on a GPU; auto compiles if the run is long enough to repay it.",
+        choices=("auto", "on", "off"),
+        group=MACHINE,
+    )
+    deterministic: bool = about(False, "Same bits on a GPU every time; slower.", group=MACHINE)
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str):
@@ -98,16 +149,13 @@ class RunConfig:
         checks.count("clients", self.clients)
         checks.count("rounds", self.rounds)
         checks.count("seed", self.seed, least=0)
-        checks.one_of("init", self.init, ["common", "own"])
-        checks.one_of("engine", self.engine, ["auto", "stacked", "loop"])
-        checks.one_of("precision", self.precision, ["auto", "fp32", "tf32", "bf16"])
-        checks.one_of("compile", self.compile, ["auto", "on", "off"])
+        for name, explanation in explained(self).items():
+            if explanation.choices:
+                checks.one_of(name, getattr(self, name), explanation.choices)
         checks.truth("deterministic", self.deterministic)
-        checks.one_of("task", self.task, ["auto", "classification", "regression"])
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)
-        checks.one_of("replies", self.replies, ["auto", "checked", "any"])
         for name in ("noisy_clients", "poisoned"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         checks.share("absent", self.absent)
@@ -115,9 +163,14 @@ class RunConfig:
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
 
+    @property
+    def checks_replies(self) -> bool:
+        """Whether a reply that a federation would refuse is refused here too."""
+        return self.replies == "checked" or (self.replies == "auto" and bool(self.poisoned))
+
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Return a description from a mapping; an unknown key is an error that lists the known ones."""
+        """Return a configuration from a mapping; an unknown key is an error that lists the known ones."""
         known = [f.name for f in fields(cls)]
         for key in values:
             checks.one_of("setting of a run", key, known)
@@ -129,8 +182,8 @@ class RunConfig:
         for name in NAMED:
             choice: Named = values[name]
             # JSON has no word for infinity, which is a sigma like any other.
-            told = {key: "inf" if value == math.inf else value for key, value in choice.parameters.items()}
-            values[name] = {"name": choice.name, **told}
+            parameters = {key: "inf" if value == math.inf else value for key, value in choice.parameters.items()}
+            values[name] = {"name": choice.name, **parameters}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
 

@@ -31,9 +31,11 @@ import torch
 from fedamp import __version__, checks, models
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, Seat, read_federation
+from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan_files import read_federation, write_federation, write_silo_config
 from fedamp.files import read_json
-from fedamp.runs import setup
+from fedamp.runs.material import Material, outputs_of
+from fedamp.runs.setup import assemble
 
 ADDRESS = "address.json"
 SECRET, PUBLIC, SCRIPT, FOLDER = 0o600, 0o644, 0o755, 0o700
@@ -129,7 +131,7 @@ def init(
         _check_code(plan, code, made / "server/code")
         _write_server(made, folder, plan, address)
         members = _add_members(made, plan, address, silos, 0)
-        Federation(plan, tuple(members), rules).write(made)
+        write_federation(made, Federation(plan, tuple(members), rules))
         made.replace(folder)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
@@ -148,18 +150,18 @@ def add(folder: Path, names: list[str]) -> list[str]:
     (folder / "bundles").mkdir(mode=FOLDER, exist_ok=True)
     members = _add_members(folder, federation.plan, read_address(folder), names, number)
     # Last of all: until it is written the new silos are not there, and the same command can be given again.
-    Federation(federation.plan, (*federation.members, *members), federation.rules).write(folder)
+    write_federation(folder, replace(federation, members=(*federation.members, *members)))
     return []
 
 
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that no silo could follow, by trying it with rows of zeros."""
-    outputs, task = setup.outputs_of(plan.schema)
+    outputs, task = outputs_of(plan.schema)
     x = torch.zeros(20, *plan.schema.input_shape)
     y = torch.zeros(20) if plan.schema.labels is None else torch.arange(20) % outputs
     clients = Clients.of([(x, y)]).hold_out(plan.config.held_out, plan.config.seed, "test")
     config = replace(plan.config, clients=1, engine="loop", device="cpu")
-    setup.assemble(config, setup.Material(clients, outputs, task, {}, plan.schema))
+    assemble(config, Material(clients, outputs, task, schema=plan.schema))
 
 
 def code_of(plan: Plan) -> Path | None:
@@ -206,20 +208,25 @@ def _add_members(folder: Path, plan: Plan, address: Address, names: Sequence[str
     members = []
     for name in names:
         private, public = certificates.make_key_pair(name)
-        _write_bundle(folder, Seat(plan, name, number, address.server), private, public)
+        _write_bundle(folder, SiloConfig(plan, name, number, address.server), private, public)
         _write(folder / "server/keys" / f"{name}.pub", public)
         members.append(Member(name, number, certificates.key_digest(public)))
         number += 1
     return members
 
 
-def _write_bundle(folder: Path, seat: Seat, private: bytes, public: bytes) -> None:
+def _write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: bytes) -> None:
     bundles = folder / "bundles"
-    bundle = bundles / seat.name
+    bundle = bundles / silo_config.name
     shutil.rmtree(bundle, ignore_errors=True)  # of an `add` that was broken off
     bundle.mkdir(mode=FOLDER)
-    words = {"name": seat.plan.name, "silo": seat.name, "server": seat.server, "version": __version__}
-    seat.write(bundle)
+    words = {
+        "name": silo_config.plan.name,
+        "silo": silo_config.name,
+        "server": silo_config.server,
+        "version": __version__,
+    }
+    write_silo_config(bundle, silo_config)
     _write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
     _write(bundle / "key", private, SECRET)
     _write(bundle / "key.pub", public)
@@ -227,7 +234,7 @@ def _write_bundle(folder: Path, seat: Seat, private: bytes, public: bytes) -> No
     _fill("start-silo.sh", bundle / "start.sh", words, SCRIPT)
     _fill("fedamp-silo.service", bundle / "fedamp-silo.service", words)
     _fill("silo.md", bundle / "README.md", words)
-    _zip(bundle, bundles / f"{seat.name}.zip")
+    _zip(bundle, bundles / f"{silo_config.name}.zip")
 
 
 def _zip(bundle: Path, target: Path) -> None:

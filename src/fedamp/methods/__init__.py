@@ -39,7 +39,7 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
     known = {f.name for f in fields(METHODS[name])}
     for given in hyperparameters:
         if not known:
-            raise UserError(f"method {name!r} has no hyperparameters, so no {given!r}")
+            raise UserError(f"method {name!r} takes no hyperparameters, but got {given!r}; leave it out")
         checks.one_of(f"hyperparameter of {name}", given, known)
     return METHODS[name](**checks.plain(hyperparameters))
 

@@ -1,4 +1,4 @@
-"""Words for the user of attentive message passing, where what runs is not what was meant."""
+"""Warnings about attentive message passing, where what runs is not what was meant."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -6,15 +6,14 @@ from typing import Protocol
 from torch import Tensor
 
 ALONE = 0.999
-"""A self weight from which on the others are not heard."""
-
+"""A self weight above which the others are not heard."""
 
 STRONG = 1.0
-"""A pull, lam/alpha, from which on a client's own data hardly counts (seen on networks trained by Adam)."""
+"""A pull, lam/alpha, above which a client's own data hardly counts (seen on networks trained by Adam)."""
 
 
 class Advised(Protocol):
-    """What advice looks at."""
+    """What `advice` looks at in a method."""
 
     @property
     def lam(self) -> float: ...  # noqa: D102
@@ -24,19 +23,19 @@ class Advised(Protocol):
 
 
 def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]:
-    """Return a warning, with its cause and its cure, for each thing that is off in a round's weights."""
+    """Return a warning, with its cause and its cure, for each thing that is wrong with a round's weights."""
     events = []
     pull = method.lam / facts["alpha"]
     if facts["alpha"] < facts["alpha_asked"]:
         events.append(
             f"alpha was lowered from {facts['alpha_asked']:g} to {facts['alpha']:g}, for all clients and for both "
             "equations: more would make a self weight negative. The pull to the cloud model, lam/alpha, is now "
-            f"{pull:g}. To have what you ask for, lower alpha or raise sigma (now {facts['sigma']:g})"
+            f"{pull:g}. To get the alpha you set, lower it or raise sigma (now {facts['sigma']:g})"
         )
     if method.lam == 0 and method.start == "w":
         events.append(
-            "lam is 0 and local training starts at w, so that no cloud model is ever used: this is Separate under "
-            "another name. Set lam over 0, or start=u"
+            "lam is 0 and local training starts at w, so no cloud model is ever used: this is Separate under "
+            "another name. Set lam above 0, or start=u"
         )
     elif pull > STRONG:
         events.append(

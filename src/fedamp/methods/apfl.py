@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.fields import about
 from fedamp.methods.base import Grad, Local, Method
 from fedamp.rows import Message, Rows, State
 
 
 def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor | None = None) -> Mapping[str, Tensor]:
-    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step, None holds it.
+    """Return the directions of w, v and a on one minibatch; `eta` `(n, 1)` is a's step; None keeps a fixed.
 
     With g the gradient at a v + (1 - a) w: v follows a g, and a follows <v - w, g>, kept within [0, 1].
     """
@@ -40,8 +41,18 @@ class APFL(Method):
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True
 
-    mixture: float = 0.5
-    adaptive: bool = False
+    mixture: float = about(
+        0.5,
+        "Share a of the client's own model v in its personalized model a v + (1 - a) w.",
+        range="0 to 1",
+        source="Deng et al. 2020, Algorithm 1, alpha; 0.5 is ours, not tuned; presets have what validation chose",
+    )
+    adaptive: bool = about(
+        False,
+        "Whether every client learns its own mixture, beginning at `mixture`.",
+        range="true or false",
+        source="Deng et al. 2020, Algorithm 1",
+    )
 
     def __post_init__(self) -> None:
         checks.share("mixture", self.mixture)

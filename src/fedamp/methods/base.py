@@ -16,7 +16,7 @@ from fedamp.rows import Message, Rows, State
 
 
 class Grad(Protocol):
-    """The gradient of each client's loss on its present minibatch."""
+    """The gradient of each client's loss on its current minibatch."""
 
     def __call__(self, point: Tensor, of: str = "") -> Tensor:
         """Return the gradient at any point `(n, d)`, each row on its client's minibatch.
@@ -87,7 +87,7 @@ class Method(ABC):
     answers: ClassVar[Mapping[str, str]] = {}
     """Which model of the message a model of the reply was trained from or near, where the two have different names."""
     changes: ClassVar[Mapping[str, str]] = {}
-    """Which entry of the reply is no model but a change, and what of the message it is a change of."""
+    """Which entry of the reply is not a model but a change, and of which entry of the message."""
 
     @abstractmethod
     def server_init(self, w: Rows) -> State:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.errors import UserError
+from fedamp.fields import about
 from fedamp.methods.attention import (
     ATTENTION,
     SCALES,
@@ -33,20 +34,57 @@ from fedamp.methods.message_passing import MessagePassing
 class FedAMP(MessagePassing):
     """xi from squared distances, in one of two forms.
 
-    form="gradient" is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), for any attention function. An alpha
-    that makes a self weight negative is lowered, or with strict=True refused. form="normalised" is a softmax
-    over the others of -|w_i - w_j|^2 / sigma beside a given self weight. sigma="median" takes the median over
-    pairs of the present squared distances for the distance at which attention fades; for the normalised form,
-    sigma="local" takes each client's own median, sigma="spread" the standard deviation of a client's distances. All
-    three are divided by `sharpness`.
+    form="gradient" is Eq. 5 as printed, for any attention function; form="normalised" is a softmax over the others
+    beside a given self weight. What each field means stands with the field.
     """
 
-    form: str = "normalised"
-    sigma: float | str = "median"
-    self_weight: SelfWeight = "uniform"
-    attention: str = "negative-exponential"
-    theta: float = 3.7
-    strict: bool = False
+    form: str = about(
+        "normalised",
+        "How weights come from distances: `gradient` is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), and xi_ii "
+        "is the rest; `normalised` is a softmax over the others of -|w_i - w_j|^2/sigma, beside a given self weight.",
+        range="gradient or normalised",
+        source="Huang et al. 2021, Eq. 5; the normalised form is ours, with self weights as in Eq. 9",
+        choices=("gradient", "normalised"),
+    )
+    sigma: float | str = about(
+        "median",
+        "Squared distance at which attention fades: a number, or a word that fits it to the models of each round. "
+        "`median` is the median over all pairs of clients (its root for the tamed square root, whose sigma is a "
+        "distance). For the normalised form also `local`, each client's own median, so that a client whose model lies "
+        "far out listens as widely as the others; and `spread`, the standard deviation of each client's distances, so "
+        "that it counts how much nearer some are and not how far all of them are. Divided by `sharpness`.",
+        unit="squared distance between two models",
+        range="over 0, or median, local or spread",
+        source="Huang et al. 2021, the example after Definition 1, tuned there for each data set and setting; the "
+        "words are ours, local after Zelnik-Manor and Perona 2004",
+    )
+    self_weight: SelfWeight = about(
+        "uniform",
+        "Weight xi_ii of a client's own model in its cloud model, for the normalised form: a number, a list with one "
+        "for each client, `uniform` (1/m), or `oracle` (1/group size, from a setting's true groups: knowledge that no "
+        "deployment has).",
+        range="0 to 1, or uniform or oracle",
+        source="Huang et al. 2021, Experiments, has oracle; uniform is ours",
+    )
+    attention: str = about(
+        "negative-exponential",
+        "The attention-inducing function A of the gradient form; `fedamp list attention` has them all.",
+        range=", ".join(ATTENTION),
+        source="Huang et al. 2021, Definition 1 and the examples after it",
+        choices=tuple(ATTENTION),
+    )
+    theta: float = about(
+        3.7,
+        "For `mcp` and `scad`: attention ends at a squared distance of theta sigma.",
+        range="over 2",
+        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
+    )
+    strict: bool = about(
+        False,
+        "For the gradient form: an alpha that makes a self weight negative is an error instead of being lowered.",
+        range="true or false",
+        source="ours",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedamp import checks
+from fedamp.fields import about
 from fedamp.methods.advice import STRONG
 from fedamp.methods.base import Local, proximal
 from fedamp.methods.fedavg import FedAvg
@@ -17,7 +18,12 @@ from fedamp.rows import Rows, State
 class FedProx(FedAvg):
     """w_i^{k+1} = argmin_w F_i(w) + mu/2 |w - w^k|^2; the server averages as FedAvg does."""
 
-    mu: float = 1e-2
+    mu: float = about(
+        1e-2,
+        "Strength of the pull to the global model.",
+        range="0 or more",
+        source="Li et al. 2020, Algorithm 2; 1e-2 is from Huang et al. 2021, Experiments",
+    )
 
     def __post_init__(self) -> None:
         checks.not_negative("mu", self.mu)
@@ -29,5 +35,5 @@ class FedProx(FedAvg):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return a warning where nobody moves away from the global model."""
-        told = f"the pull to the global model, mu, is {self.mu:g}: local training hardly moves away from it. Lower mu"
-        return {"events": [told] if self.mu > STRONG else []}
+        strong = f"the pull to the global model, mu, is {self.mu:g}: local training hardly moves away from it. Lower mu"
+        return {"events": [strong] if self.mu > STRONG else []}

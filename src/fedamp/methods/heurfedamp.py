@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedamp.fields import about
 from fedamp.methods.attention import (
     SCALES,
     SelfWeight,
@@ -27,14 +28,24 @@ from fedamp.methods.message_passing import MessagePassing
 class HeurFedAMP(MessagePassing):
     """xi_ij = (1 - xi_ii) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h)), xi_ii given.
 
-    The larger sigma, the sharper the attention: the other way round than in FedAMP. sigma="median" is
-    1 / median over pairs of the present 1 - cos, which fits it to how far apart the models really are;
-    sigma="local" takes each client's own median, sigma="spread" 1 / the standard deviation of a client's 1 - cos.
-    All three are multiplied by `sharpness`.
+    The larger sigma, the sharper the attention: the other way round than in FedAMP.
     """
 
-    sigma: float | str = "median"
-    self_weight: SelfWeight = "uniform"
+    sigma: float | str = about(
+        "median",
+        "How sharp attention is, the larger the sharper: a number, or a word that fits it to the models of each round. "
+        "`median` is 1 / median over all pairs of clients of 1 - cos; `local` takes each client's own median, `spread` "
+        "1 / the standard deviation of each client's 1 - cos. Multiplied by `sharpness`.",
+        range="over 0, or median, local or spread",
+        source="Huang et al. 2021, Eq. 9, tuned there for each data set and setting; the words are ours",
+    )
+    self_weight: SelfWeight = about(
+        "uniform",
+        "Weight xi_ii of a client's own model in its cloud model: a number, a list with one for each client, `uniform` "
+        "(1/m), or `oracle` (1/group size, from a setting's true groups: knowledge that no deployment has).",
+        range="0 to 1, or uniform or oracle",
+        source="Huang et al. 2021, Eq. 9, with oracle in its Experiments; uniform is ours",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

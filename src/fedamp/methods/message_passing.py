@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.errors import UserError
+from fedamp.fields import about
 from fedamp.methods.advice import advice
 from fedamp.methods.attention import effective_clients
 from fedamp.methods.base import Local, Method, proximal
@@ -24,8 +25,8 @@ from fedamp.rows import Message, Rows, State
 def paper_alpha(k: int, every: int = 30) -> float:
     """Return the paper's schedule: 1e4, 1e3 and 1e2 for 30 rounds each; for shorter runs the same, faster.
 
-    The paper's runs end there, with round 90. In longer ones alpha stays at 1e2: falling on, it would tie every client
-    to its cloud model in the end.
+    The paper's runs end there, with round 90. In longer ones alpha stays at 1e2: if it fell further, it would end
+    up tying every client to its cloud model.
     """
     return 10.0 ** (4 - min((k - 1) // every, 2))
 
@@ -39,11 +40,39 @@ class MessagePassing(Method):
 
     answers: ClassVar[Mapping[str, str]] = {"w": "u"}
 
-    lam: float = 1.0
-    alpha: float | str = "paper"
-    alpha_every: int = 30  # rounds after which the paper's alpha falls to a tenth
-    start: str = "u"
-    sharpness: float = 1.0  # where sigma is a word: how many times as sharp as that
+    lam: float = about(
+        1.0,
+        "Strength of collaboration, lambda: the pull to the cloud model is lambda/alpha.",
+        range="0 or more",
+        source="Huang et al. 2021, Eq. 6; 1 is from its Experiments",
+    )
+    alpha: float | str = about(
+        "paper",
+        "The server's step: a number for all rounds, or `paper`: 1e4, 1e3 and 1e2 for `alpha_every` rounds each, and "
+        "1e2 in all rounds after that.",
+        range="over 0, or paper",
+        source="Huang et al. 2021, Eq. 5 and 6; the schedule is from its Experiments, which end after 90 rounds",
+    )
+    alpha_every: int = about(
+        30,
+        "Rounds after which the alpha of `paper` falls to a tenth; fewer for shorter runs.",
+        unit="rounds",
+        range="1 or more",
+        source="Huang et al. 2021, Experiments",
+    )
+    start: str = about(
+        "u",
+        "Where local training starts: at the cloud model (`u`) or where the client's last round ended (`w`).",
+        range="u or w",
+        source="ours: Eq. 6 of Huang et al. 2021 leaves it open; compared in docs/reproduction.md",
+        choices=("u", "w"),
+    )
+    sharpness: float = about(
+        1.0,
+        "Where sigma is a word: how many times as sharp attention is as that word makes it.",
+        range="over 0",
+        source="ours; measured on the digits in docs/methods.md",
+    )
 
     def __post_init__(self) -> None:
         checks.not_negative("lam", self.lam)
@@ -105,11 +134,11 @@ class MessagePassing(Method):
         return state.replace(rows={"w": w}), {"w": w}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
-        """Score the client's model and its cloud model: the paper gives out both."""
+        """Score the client's model and its cloud model: both are the paper's output."""
         return {"own": state.rows["w"], "received": message["u"]}
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return xi, self weights, effective clients, the facts behind them, and what to be warned of."""
+        """Return xi, self weights, effective clients, the facts behind them, and warnings as `events`."""
         xi = state.pairs["xi"]
         facts = {name: float(value.params) for name, value in state.shared.items()}
         return {

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedamp import checks
+from fedamp.fields import about
 from fedamp.methods.base import Grad, Local, Method
 from fedamp.rows import Message, Rows, State
 
@@ -32,7 +33,12 @@ class Scaffold(Method):
     answers: ClassVar[Mapping[str, str]] = {"y": "x"}
     changes: ClassVar[Mapping[str, str]] = {"dc": "c"}
 
-    global_step: float = 1.0
+    global_step: float = about(
+        1.0,
+        "How far the server steps towards the mean of the clients' models: 1 goes all the way.",
+        range="over 0",
+        source="Karimireddy et al. 2020, Algorithm 1, eta_g; 1 is from Huang et al. 2021, Experiments",
+    )
 
     def __post_init__(self) -> None:
         checks.positive("global_step", self.global_step)

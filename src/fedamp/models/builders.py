@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _FROM_DATA = ("input_shape", "num_outputs")
 def load_builder(spec: str) -> Builder:
     """Return a builder by its name, or a user's own by `module:function`.
 
-    The current directory counts as a place of modules, as with `python -m`.
+    Modules are looked for in the current directory too, as with `python -m`.
 
     >>> from fedamp.models.zoo import mlp
     >>> load_builder("mlp") is mlp
@@ -60,7 +60,7 @@ def load_builder(spec: str) -> Builder:
             f"model {spec!r} is not callable, but of type {type(builder).__name__}; "
             "expected a function that returns an nn.Module"
         )
-    return builder  # type: ignore[no-any-return]  # what it returns is seen in build()
+    return builder  # type: ignore[no-any-return]  # what it returns is checked in build()
 
 
 def _import(spec: str, name: str) -> Any:
@@ -70,7 +70,7 @@ def _import(spec: str, name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        # A module that is missing, and one that is there but misses another, need different cures.
+        # A module that is missing and one whose own imports fail need different advice.
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise UserError(
                 f"model {spec!r}: module {error.name!r} not found; it is looked for in {here} "
@@ -100,7 +100,7 @@ def build(
 ) -> nn.Module:
     """Return the first model of a run, or of one client: it depends on the seed (and client), on nothing else.
 
-    Torch's global generator neither matters nor moves. The builder gets those of `input_shape` and `num_outputs`
+    Torch's global generator is neither used nor moved. The builder gets those of `input_shape` and `num_outputs`
     that its signature names (with **kwargs: both), and `parameters`.
 
     >>> from fedamp.models.zoo import mlp
@@ -114,17 +114,7 @@ def build(
     shape = tuple(input_shape)
     size_of(shape)
     name = _name(builder)
-    known = parameter_names(builder)
-    if known is not None:
-        _check_names(name, parameters, known)
-    named, takes_any, required = _read_signature(builder)
-    from_data = zip(_FROM_DATA, (shape, num_outputs), strict=True)
-    given = {key: value for key, value in from_data if takes_any or key in named} | parameters
-    if missing := [key for key in required if key not in given]:
-        raise UserError(
-            f"model {name} needs a value for {', '.join(missing)}; set it as a parameter of the model, or "
-            "give it a default (input_shape and num_outputs are given to a function that names them)"
-        )
+    given = _arguments(builder, name, dict(zip(_FROM_DATA, (shape, num_outputs), strict=True)), parameters)
     # Trailing zeros do not change a stream, so without the 1 client 0 would start at the common model.
     first = seeds.number(seed, "init", 0 if client is None else client + 1)
     with dropout.own_stream(first, torch.device("cpu")):
@@ -134,8 +124,25 @@ def build(
     return module
 
 
+def _arguments(
+    builder: Builder, name: str, from_data: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a builder is called with; raise where it takes other parameters, or needs more."""
+    known = parameter_names(builder)
+    if known is not None:
+        _check_names(name, parameters, known)
+    named, takes_any, required = _read_signature(builder)
+    given = {key: value for key, value in from_data.items() if takes_any or key in named} | dict(parameters)
+    if missing := [key for key in required if key not in given]:
+        raise UserError(
+            f"model {name} needs a value for {', '.join(missing)}; set it as a parameter of the model, or "
+            "give it a default (input_shape and num_outputs are passed to a function that names them)"
+        )
+    return given
+
+
 def _read_signature(builder: Builder) -> tuple[list[str], bool, list[str]]:
-    """Return what a builder takes by name, whether it takes any name, and what it can't do without."""
+    """Return what a builder takes by name, whether it takes any name, and what it requires."""
     parameters = inspect.signature(builder).parameters.values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -146,7 +153,7 @@ def _read_signature(builder: Builder) -> tuple[list[str], bool, list[str]]:
 def _check_names(name: str, given: Collection[str], known: Collection[str]) -> None:
     for parameter in given:
         if not known:
-            raise UserError(f"model {name} has no parameters, so no {parameter!r}")
+            raise UserError(f"model {name} takes no parameters, but got {parameter!r}; leave it out")
         checks.one_of(f"parameter of {name}", parameter, known)
 
 
@@ -159,7 +166,7 @@ def _name(builder: Builder) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return in words what a value is."""
+    """Return what a value is, in words."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     return "None" if value is None else f"a value of type {type(value).__name__}"
@@ -168,11 +175,11 @@ def _kind(value: object) -> str:
 def code_digest(spec: str) -> str | None:
     """Return a digest of the file that a `module:function` comes from, or None where it has none.
 
-    Another file under the same name is another model: its runs are not to be taken for one another.
+    Another file under the same name is another model: runs of the two must not be mixed up.
     """
     try:
         load_builder(spec)
-    except UserError:  # told in full when the model is built
+    except UserError:  # reported in full when the model is built
         return None
     path = getattr(sys.modules.get(spec.partition(":")[0]), "__file__", None)
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else None

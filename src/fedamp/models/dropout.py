@@ -1,7 +1,7 @@
 """Dropout by coordinates: a mask depends on (seed, client, round, step, call) and on nothing else.
 
-`F.dropout` draws from a global stream, so that a client's mask would depend on who was trained before it, or,
-under vmap, beside it. Here a mask is a counter hash, the same whether clients train one by one or at once.
+`F.dropout` draws from a global stream, so a client's mask would depend on who was trained before it or, under vmap,
+beside it. Here a mask is a counter hash, the same whether clients train one by one or at once.
 """
 
 import contextlib
@@ -151,7 +151,7 @@ def _result(x: Tensor, dropped: Tensor, inplace: bool) -> Tensor:
 def own_stream(seed: int, device: torch.device) -> Iterator[None]:
     """Give all other randomness inside (an LSTM's dropout, a user's torch.rand) a stream of its own.
 
-    That of Python's `random` and of numpy's global generator too. After it all streams are where they were.
+    The same goes for Python's `random` and numpy's global generator. Afterwards all streams are where they were.
     """
     python, numpy = random.getstate(), np.random.get_state()
     try:
@@ -164,7 +164,7 @@ def own_stream(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def seed_streams(seed: int, device: torch.device) -> None:
-    """Let the global streams begin anew: inside an `own_stream`, for one client after the other."""
+    """Let the global streams begin anew: inside an `own_stream`, for one client after another."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     if device.type == "cuda":

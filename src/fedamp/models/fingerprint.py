@@ -1,8 +1,8 @@
-"""A digest of what code does: of a user's functions and classes, and of all that they call on.
+"""A digest of what code does: of a user's functions and classes, and of everything that they use.
 
-Taken from the code that is loaded, not from its file, which may have been edited since: a name is followed to the
+It is taken from the code that is loaded, not from its file, which may have been edited since: a name is followed to the
 function, class or number that it stands for. Libraries (torch, the standard library, this package) are taken by their
-names alone. Another Python compiles to other bytes, and so gives another digest.
+names alone. Another version of Python compiles to other bytes, and so gives another digest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp import errors
@@ -31,11 +32,13 @@ LIBRARIES = tuple(
 )
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""
+RECORDED_AS = {"fedamp.models.zoo": "fedamp.models", "fedamp.methods.attention": "fedamp.attention"}
+"""Where modules of this package used to be: digests keep the old names, so that old run folders are still known."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
 
 
 def code_digest(*things: Any) -> str:
-    """Return a digest of functions, classes and modules, and of what they use that is no library's."""
+    """Return a digest of functions, classes and modules, and of what they use that is not a library's."""
     reader = _Reader()
     for thing in things:
         reader.read(thing)
@@ -52,7 +55,7 @@ def structure_digest(module: nn.Module, builder: Any = None) -> str:
 
 
 def is_own(name: str | None) -> bool:
-    """Return whether a module, by its name, is a user's: no library, nor built in."""
+    """Return whether a module, by its name, is a user's own, and neither a library's nor built in."""
     file = getattr(sys.modules.get(name or ""), "__file__", None)
     if file is None:
         return name == "__main__"  # a notebook, or a prompt
@@ -77,25 +80,12 @@ class _Reader:
         if id(thing) in self.seen:
             return self.add("again", list(self.seen).index(id(thing)))
         self.seen[id(thing)] = thing
-        if isinstance(thing, Tensor):
-            self.add("tensor", f"{thing.dtype} {tuple(thing.shape)}")
-            self.sum.update(thing.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        if isinstance(thing, Tensor | np.ndarray):
+            self._numbers(thing)
         elif isinstance(thing, nn.Module):
             self._module(thing)
-        elif isinstance(thing, list | tuple):
-            self.add("sequence", len(thing))
-            for entry in thing:
-                self.read(entry)
-        elif isinstance(thing, dict):
-            self.add("mapping", len(thing))
-            for key, entry in thing.items():
-                self.read(key)
-                self.read(entry)
-        elif isinstance(thing, set | frozenset):
-            self.add("set", sorted(code_digest(entry) for entry in thing))  # in an order that every process has
-        elif isinstance(thing, np.ndarray):
-            self.add("array", f"{thing.dtype} {thing.shape}")
-            self.read(thing.tolist() if thing.dtype.hasobject else thing.tobytes())
+        elif isinstance(thing, list | tuple | dict | set | frozenset):
+            self._container(thing)
         elif isinstance(thing, functools.partial):
             for part in (thing.func, thing.args, thing.keywords):
                 self.read(part)
@@ -109,9 +99,31 @@ class _Reader:
             self._class(thing)
         elif not isinstance(thing, type) and is_own(type(thing).__module__):  # an object of a user's class
             self.read([type(thing), getattr(thing, "__dict__", {})])
-        else:  # a library's, of which only its name or its kind can be told
+        else:  # a library's, of which only the name or the kind is known
             name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__qualname__", None)
-            self.add("named", f"{getattr(thing, '__module__', '')}.{name or type(thing).__qualname__}")
+            module = getattr(thing, "__module__", "")
+            self.add("named", f"{RECORDED_AS.get(module, module)}.{name or type(thing).__qualname__}")
+
+    def _numbers(self, numbers: Tensor | NDArray[Any]) -> None:
+        if isinstance(numbers, Tensor):
+            self.add("tensor", f"{numbers.dtype} {tuple(numbers.shape)}")
+            self.sum.update(numbers.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        else:
+            self.add("array", f"{numbers.dtype} {numbers.shape}")
+            self.read(numbers.tolist() if numbers.dtype.hasobject else numbers.tobytes())
+
+    def _container(self, thing: Any) -> None:
+        if isinstance(thing, dict):
+            self.add("mapping", len(thing))
+            for key, entry in thing.items():
+                self.read(key)
+                self.read(entry)
+        elif isinstance(thing, list | tuple):
+            self.add("sequence", len(thing))
+            for entry in thing:
+                self.read(entry)
+        else:
+            self.add("set", sorted(code_digest(entry) for entry in thing))  # in an order that every process has
 
     def _module(self, module: nn.Module) -> None:
         """Add a network: its class, its settings, its values, its hooks and its parts."""
@@ -119,7 +131,7 @@ class _Reader:
         self.read(type(module))
         if self.whole is None:
             self.whole = module
-        # A part that is in another mode than the whole stays in it; one mode for all is as good as the other.
+        # A part that is in another mode than the whole stays in it; which mode all are in does not matter.
         self.add("mode", module.training == self.whole.training)
         for name, value in vars(module).items():
             if name not in MODULE:

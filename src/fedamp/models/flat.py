@@ -20,7 +20,7 @@ class FlatModel:
 
     Parameters that do not require a gradient, and buffers that are not persistent, are constants: they stay in
     the module, are never sent, and are the same for all clients. What a pass writes to such a buffer or to an attribute
-    is gone after it. Integer buffers (a count of batches) travel as floats and are rounded back.
+    is undone after it. Integer buffers (a count of batches) travel as floats and are rounded back.
 
     Parts that were given in eval mode (a frozen BatchNorm) stay in it while the others train. A module that was given
     in eval mode as a whole, as after loading, trains as a whole.
@@ -106,7 +106,7 @@ class FlatModel:
             return self._pass(params if training else params.clone(), buffers, x)
 
     def leaving_traces(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-        """Do the same, but let all that the module writes to stay written: to see what it does by itself."""
+        """Do the same, but keep whatever the module writes: to see what it does when left to itself."""
         self._modes.set(training)
         return self._pass(params, buffers, x)
 
@@ -128,7 +128,7 @@ class FlatModel:
         return self._stacked is not None
 
     def only_vmap(self) -> None:
-        """Do not run clients side by side, though the module's layers are known."""
+        """Never run clients side by side, even though the module's layers are known."""
         self._stacked = None
 
     def compile(self, wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Which parts of a module train, and which were put to rest."""
+"""Which parts of a module train, and which were put in eval mode and stay there."""
 
 from __future__ import annotations
 

@@ -5,12 +5,14 @@ Adding one is a function and a line in MODELS; a user's own is named `module:fun
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedamp import checks
 from fedamp.errors import UserError
+from fedamp.fields import About
 
 
 def logistic(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -18,7 +20,11 @@ def logistic(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(size_of(input_shape), num_outputs))
 
 
-def mlp(input_shape: Sequence[int], num_outputs: int, hidden: int = 64) -> nn.Module:
+def mlp(
+    input_shape: Sequence[int],
+    num_outputs: int,
+    hidden: Annotated[int, About("Units of the hidden layer.", range="1 or more", source="ours")] = 64,
+) -> nn.Module:
     """Return a perceptron with one hidden layer of `hidden` rectified units."""
     checks.count("hidden", hidden)
     return nn.Sequential(
@@ -70,7 +76,7 @@ def cnn(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a way around them: relu(f(x) + x), x projected where the shape changes."""
 
-    side_by_side = True  # for `stacked`: all that is done besides the layers is element by element
+    side_by_side = True  # for `side_by_side.StackedModule`: besides calling its layers it works element by element
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The run folder: what is written while a run goes on, and how it is read again."""
+"""The run folder: how it is written, read again and compared, and the numbers taken from its rounds."""

@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on, in one file that is either whole or not there.
+"""Checkpoints: all that a run needs to go on, in one file that is either complete or not there.
 
 A checkpoint is a safetensors file: the states' tensors, and in its header a JSON of the rest. It is written under
-another name, flushed to the disk and renamed. The last two are kept. No random state is in it: random numbers come
+another name, flushed to the disk and renamed. The last two are kept. It holds no random state: random numbers come
 from coordinates.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Checkpoint:
     server: State
     clients: State
     xi: Tensor | None  # (k, m, m), of methods that have it
-    how: Mapping[str, Any]  # the way of training, to be kept: engine, chunk, threads
+    how: Mapping[str, Any]  # the way of training, kept on resume: engine, chunk, threads
     best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
 
 
@@ -76,7 +76,7 @@ def state_of(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> St
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, then forget all but the last two."""
+    """Write a checkpoint, then delete all but the last two."""
     tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
     if checkpoint.xi is not None:
         tensors["xi"] = checkpoint.xi.contiguous()
@@ -95,7 +95,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None."""
+    """Return the newest checkpoint that is complete, or None."""
     for path in _files(folder):
         with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
             with safe_open(path, framework="pt", device=str(device)) as file:
@@ -105,14 +105,14 @@ def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
             m = header["num_clients"]
             states = state_of("server", m, tensors), state_of("clients", m, tensors)
             kept = state_of("best", m, tensors).rows
-            told = header.get("best", {})
-            best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in told.items()}
+            scores = header.get("best", {})
+            best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}
             return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
     return None
 
 
 def forget_checkpoints(folder: Path) -> None:
-    """Remove all checkpoints: the run has come to its end."""
+    """Delete all checkpoints: the run has finished."""
     for path in _files(folder):
         path.unlink(missing_ok=True)
 
@@ -126,16 +126,16 @@ def _files(folder: Path) -> list[Path]:
 class Pace:
     """Says when a checkpoint is due: so seldom that all of them together take at most COST of the time."""
 
-    cost: float = 0.0  # seconds that the last one took
+    cost: float = 0.0  # seconds that the last one took to write
     last: float = field(default_factory=time.perf_counter)
 
     def due(self) -> bool:
-        """Return whether enough time has passed since the last one."""
+        """Return whether enough time has passed since the last checkpoint."""
         return time.perf_counter() - self.last >= self.cost * (1 / COST - 1)
 
     @contextlib.contextmanager
-    def timed(self) -> Any:
-        """Measure what one costs."""
+    def timed(self) -> Iterator[None]:
+        """Measure how long it takes to write one."""
         began = time.perf_counter()
         yield
         self.last = time.perf_counter()

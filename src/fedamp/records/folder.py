@@ -1,15 +1,15 @@
-"""The run folder: what is written while a run goes on, and how it is read again.
+"""The run folder: what is written while a run is under way, and when a folder may be written to.
 
-description.json    what was asked for
+description.json    the run's configuration
 rounds.jsonl        a line for each round, as it was played; round 0 scores the first models, and a last line,
-                    one round further, what the server would send next
+                    one round further, scores what the server would send next
 models.safetensors  the final models, `own` and `received`: params (m, d), buffers (m, b)
-best.safetensors    where there is validation: the models of the round that it was best in, each entry's own
+best.safetensors    with validation: the models of the best validated round, which each entry has for itself
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
-inputs.json         digests of the data and of the model: what this result belongs to; see `inputs`
-schema.json         of a user's own silos: columns, labels and scaling that all of them agreed on
-checkpoint-*        while a run goes on: all it needs to go on after a stop
-result.json         what it comes to; `finished` is false where the run was interrupted
+inputs.json         digests of the data and of the model that this result belongs to; see `fedamp.records.inputs`
+schema.json         of a user's own silos: the columns, labels and scaling that all of them agreed on
+checkpoint-*        until the run has finished: all it needs to go on after a stop
+result.json         the summary, see `fedamp.runs.result`; `finished` is false where the run was interrupted
 """
 
 from __future__ import annotations
@@ -50,37 +50,28 @@ from fedamp.rows import Rows
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that a run writes to. A federation's server has no inputs: nobody has its data in one place."""
+    """A folder that a run writes to. A federation's server has no inputs: its data are nowhere in one place."""
 
     path: Path
     inputs: Inputs | None = None
 
     def begin(self, config: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
-        """Make the folder ready, and return the checkpoint to go on from, if this very run was broken off in it.
+        """Make the folder ready; return the checkpoint to go on from where this run was interrupted in it.
 
-        Another run's folder is not touched, unless it ended by a mistake before its first round.
+        The folder of another run is an error, unless that run failed before its first round.
         """
-        with self._said_clearly():
+        with self._clear_errors():
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.config()
-            if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
-                raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
-            if there is not None and self.begun and (what := self.differences(config)):
-                words = "; ".join(what)
-                raise UserError(
-                    f"{self.path} holds another run: {words}. Give another folder (--out, or out= in Python)"
-                )
+            self._check_free(there, config)
             saved = load_checkpoint(self.path, device) if there == config else None
-            if saved is not None and saved.how.get("device", device.type) != device.type:
-                raise UserError(
-                    f"{self.path} was begun on {saved.how['device']}, and would not give the same numbers on "
-                    f"{device.type}; give the first --device again, or another folder with --out"
-                )
+            if saved is not None:
+                self._check_device(saved, device)
             for name in (RESULT, MODELS, BEST, XI, SCHEMA):
                 (self.path / name).unlink(missing_ok=True)
             if self.inputs is not None:
-                self._write_json(INPUTS, self.inputs.to_dict())
-            self._write_json(DESCRIPTION, config)
+                write_json(self.path / INPUTS, self.inputs.to_dict())
+            write_json(self.path / DESCRIPTION, config)
             if schema is not None:
                 write_whole(self.path / SCHEMA, schema.encode())
             before = [] if saved is None else [line for line in self.lines() if line["round"] <= saved.k]
@@ -89,27 +80,45 @@ class RunFolder:
             self.rewrite(before)
         return saved
 
+    def _check_free(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> None:
+        """Raise where the folder holds another run, or files of something else."""
+        if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
+            raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
+        if there is not None and self.begun and (what := self.differences(config)):
+            raise UserError(
+                f"{self.path} holds another run: {'; '.join(what)}. Give another folder (--out, or out= in Python)"
+            )
+
+    def _check_device(self, saved: Checkpoint, device: torch.device) -> None:
+        """Raise where a run was begun on another kind of device: the numbers would not be the same."""
+        begun_on = saved.how.get("device", device.type)
+        if begun_on != device.type:
+            raise UserError(
+                f"{self.path} was begun on {begun_on}, and would not give the same numbers on {device.type}; "
+                f"give --device {begun_on} again, or another folder with --out"
+            )
+
     def differences(self, config: Mapping[str, Any]) -> list[str]:
-        """Return in words how the run in this folder is another than the described one with these inputs."""
+        """Return in words how the run in this folder differs from this configuration with these inputs."""
         there = self.config()
         asked = [] if there is None else differences(there, config)
         return asked + ([] if self.inputs is None else self.inputs.differences(read_json(self.path / INPUTS)))
 
     def finished(self, config: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what this very run came to, where it is here and came to its end."""
+        """Return the result of exactly this run, where it is here and has finished."""
         if self.config() is None or self.differences(config):
             return None
         result = self.result()
         return result if result is not None and result.get("finished") else None
 
     def rewrite(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Write the lines of the rounds anew."""
-        with self._said_clearly():
+        """Replace all lines of the rounds."""
+        with self._clear_errors():
             write_whole(self.path / LINES, "".join(_text(line) for line in lines).encode())
 
     def add(self, line: Mapping[str, Any], sync: bool = False) -> None:
-        """Write a round's line; with `sync` it is on the disk when this returns."""
-        with self._said_clearly(), (self.path / LINES).open("a", encoding="utf-8") as file:
+        """Append a round's line; with `sync` it is on the disk when this returns."""
+        with self._clear_errors(), (self.path / LINES).open("a", encoding="utf-8") as file:
             file.write(_text(line))
             if sync:
                 file.flush()
@@ -117,7 +126,7 @@ class RunFolder:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint."""
-        with self._said_clearly():
+        with self._clear_errors():
             save_checkpoint(self.path, checkpoint)
 
     def finish(
@@ -128,60 +137,57 @@ class RunFolder:
         best: Mapping[str, Rows] | None = None,
         forget: bool = True,
     ) -> None:
-        """Write the models, and last of all the result: its presence says that the rest is whole.
+        """Write the models, and last of all the result: its presence says that the rest is complete.
 
-        `best` are the models of the best validated round. The checkpoints of a run that came to its end are forgotten,
-        unless it may go on some day.
+        `best` are the models of the best validated round. The checkpoints of a finished run are deleted, unless
+        `forget` is False: a federation may be asked for more rounds later.
         """
-        with self._said_clearly():
+        with self._clear_errors():
             write_whole(self.path / MODELS, save(_tensors(models)))
             if best:
                 write_whole(self.path / BEST, save(_tensors(best)))
             if xi is not None:
                 write_whole(self.path / XI, save({"xi": xi.to(torch.float32).contiguous()}))
-            self._write_json(RESULT, result)
+            write_json(self.path / RESULT, result)
             if result["finished"] and forget:
                 forget_checkpoints(self.path)
 
     @contextlib.contextmanager
-    def _said_clearly(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         """Turn a full disk or an unwritable folder into one line; the last good checkpoint stays."""
         try:
             yield
         except OSError as error:
             raise UserError(
-                f"can't write to {self.path}: {error.strerror or error}; what was written before is whole: make room "
+                f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room "
                 "and give the same command again to go on, or give another folder with --out"
             ) from None
 
     def read(self) -> RunRecord:
-        """Return the run as its folder tells it."""
+        """Return the run as the folder describes it."""
         return read_run(self.path)
 
     def config(self) -> dict[str, Any] | None:
-        """Return what the run in this folder was asked for, or None where there is none."""
+        """Return the configuration of the run in this folder, or None where there is no run."""
         return read_json(self.path / DESCRIPTION)
 
     def result(self) -> dict[str, Any] | None:
-        """Return what the run came to, or None where it did not end."""
+        """Return the result of the run in this folder, or None where it has none yet."""
         return read_json(self.path / RESULT)
 
     @property
     def begun(self) -> bool:
-        """Whether a round was played here: round 0 scores the first models, and loses nobody anything."""
+        """Whether a round was played here; round 0, which only scores the first models, is no loss."""
         return (self.path / LINES).exists() and any(line["round"] > 0 for line in self.lines())
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the rounds so far."""
         return read_lines(self.path / LINES)
 
-    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        write_json(self.path / name, value)
-
 
 def _tensors(models: Mapping[str, Rows]) -> dict[str, Tensor]:
     kinds = {f"{name}.{kind}": getattr(rows, kind) for name, rows in models.items() for kind in ("params", "buffers")}
-    # Copies: a file can't hold one storage under two names, and methods may give one model under both.
+    # Copies: a file can't hold one storage under two names, and a method may have the same model under both.
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in kinds.items()}
 
 

@@ -1,7 +1,7 @@
-"""What a run's rounds come to: numbers over clients and rounds. Needs numpy alone.
+"""Scores over clients and rounds, and their summary: the one place that computes them. Needs numpy alone.
 
 A round's line in the record holds what was scored while it was played: `own`, after the local training, and
-`received`, the model that the server had sent. That one was made by the round before; here it is counted there.
+`received`, the model that the server had sent. The latter was made by the round before, and is counted there.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Line = Mapping[str, Any]
 def score_table(lines: Sequence[Line], entry: str, metric: str = "accuracy", on: str = "test") -> NDArray[np.float64]:
     """Return the metric of every client after every round, `(K, m)`, of the models named `entry`.
 
-    An absent client (None) has its last known value; `lines` begins with round 0, the first models, where all are
-    known. A score that is not finite stands as "inf".
+    An absent client (None) keeps its last known value; `lines` begins with round 0, the first models, where all are
+    known. A score that is not finite is written as "inf".
     """
     shift = 1 if entry == "received" else 0
     table: list[NDArray[np.float64]] = []
@@ -55,22 +55,47 @@ class Summary:
 
 
 def counted_clients(num_clients: int, poisoned: Collection[int]) -> list[bool]:
-    """Return who enters the means: what a poisoned client gets is nobody's concern."""
+    """Return who enters the means: all but the poisoned clients, whose own scores are nobody's concern."""
     return [number not in poisoned for number in range(num_clients)]
 
 
+def higher_is_better(metric: str) -> bool:
+    """Whether a higher score is the better one: of accuracies it is, of errors it is not."""
+    return metric == "accuracy"
+
+
+def in_unit(scores: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
+    """Return scores as people are shown them: accuracies, from 0 to 1, in percent; errors as they are."""
+    return 100 * scores if metric == "accuracy" else scores
+
+
+def client_means(table: NDArray[np.float64], counted: Sequence[bool] | NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the mean of each round's scores `(K, m)` over the counted clients."""
+    means: NDArray[np.float64] = table[:, np.asarray(counted, dtype=bool)].mean(1)
+    return means
+
+
+def line_mean(line: Line, entry: str, poisoned: Collection[int] = ()) -> tuple[float, str] | None:
+    """Return the mean over the counted clients that are present in one round, and its metric; None if not scored."""
+    scores = line["test"].get(entry, {})
+    metric = "accuracy" if "accuracy" in scores else "rmse"
+    counted = [value for number, value in enumerate(scores.get(metric, [])) if number not in poisoned]
+    known = [float(value) for value in counted if value is not None]  # float("inf"): a score that is not finite
+    return (sum(known) / len(known) * (100 if metric == "accuracy" else 1), metric) if known else None
+
+
 def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:
-    """Return what `(K, m)` scores come to; clients that are not `counted` enter no mean.
+    """Return the summary of `(K, m)` scores; clients that are not `counted` enter no mean.
 
     Accuracies, from 0 to 1, are best where they are highest, and given in percent; errors where they are lowest.
     """
-    higher = metric == "accuracy"
-    table = 100 * table if higher else table
+    higher = higher_is_better(metric)
+    table = in_unit(table, metric)
     mask = np.ones(table.shape[1], dtype=bool) if counted is None else np.asarray(counted, dtype=bool)
-    means = table[:, mask].mean(1)
+    means = client_means(table, mask)
     best = int(np.nanargmax(means) if higher else np.nanargmin(means)) if np.isfinite(means).any() else 0
     clients = table[best][mask]
-    with np.errstate(invalid="ignore"):  # between two errors that are not finite there is no number
+    with np.errstate(invalid="ignore"):  # there is no number between two errors that are not finite
         tenth = float(np.percentile(clients, 10 if higher else 90))
     if np.isnan(tenth) and not np.isnan(clients).any():
         tenth = np.inf
@@ -96,7 +121,7 @@ def spread(
 
 
 def finite(value: Any) -> Any:
-    """Return a number, or the numbers of a list or table, with None for what is not finite: JSON has no word for it."""
+    """Return a number, or the numbers of a list or table, with None for what is not finite, which JSON cannot hold."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, list):
@@ -107,11 +132,11 @@ def finite(value: Any) -> Any:
 
 
 def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_better: bool = True) -> int:
-    """Return how many clients are worse than by training alone; one that fails in both ways is not."""
+    """Return how many clients do worse than by training alone; one that fails both ways does not."""
     mine, other = np.asarray(per_client, dtype=np.float64), np.asarray(alone, dtype=np.float64)
     gain = np.subtract(mine, other, where=mine != other, out=np.zeros(len(mine)))
     return int(((gain if higher_is_better else -gain) < -1e-9).sum())
 
 
 NOT_FINITE = "not finite"
-"""What stands where a score is no number: the models have diverged."""
+"""What is shown in place of a score that is no number: the models have diverged."""

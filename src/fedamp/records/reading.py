@@ -1,4 +1,4 @@
-"""Reading run folders, without torch: what a report needs, and what tells whether a run is there already."""
+"""Reading run folders, without torch: the names of their files, and a run as its files describe it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedamp.errors import UserError
 from fedamp.files import read_json
+from fedamp.records.facts import Facts
 
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
 MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
@@ -20,20 +21,25 @@ INPUTS = "inputs.json"
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its folder tells it; see `records` for what is in which file."""
+    """A run as its folder describes it; see `fedamp.records.folder` for what is in which file."""
 
     path: Path
-    config: dict[str, Any]
-    lines: list[dict[str, Any]]
-    result: dict[str, Any] | None  # None where the run did not end
-    # Digests of samples and model, to tell other ones under the same name; they are never shown.
-    data: str | None = None
-    code: str | None = None
+    config: dict[str, Any]  # as `RunConfig.to_dict` gives it
+    lines: list[dict[str, Any]]  # one for each round
+    result: dict[str, Any] | None  # None where the run was killed before it could write one
+    # Digests of samples and model, to tell apart what has the same name; they are never shown.
+    data_digest: str | None = None
+    model_digest: str | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether all rounds were played."""
         return self.result is not None and bool(self.result.get("finished"))
+
+    @property
+    def facts(self) -> Facts:
+        """What the run noted of its data and model; nothing is known of one without a result."""
+        return Facts.of((self.result or {}).get("facts") or {})
 
     def xi(self) -> NDArray[np.float32] | None:
         """Return the collaboration weights of each round `(K, m, m)`, for methods that have them."""
@@ -43,7 +49,7 @@ class RunRecord:
             weights: NDArray[np.float32] = load_file(self.path / XI)["xi"]
         except FileNotFoundError:
             return None
-        except Exception as error:  # safetensors has an exception of its own for every kind of damage
+        except Exception as error:  # safetensors raises a different exception for every kind of damage
             raise UserError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
         return weights
 
@@ -52,24 +58,30 @@ def read_run(path: Path) -> RunRecord:
     """Return the run in a folder; a folder without one is an error."""
     config = read_json(path / DESCRIPTION)
     if config is None:
-        raise UserError(f"{path} holds no run: there is no {DESCRIPTION} in it")
+        raise UserError(f"{path} holds no run: it has no {DESCRIPTION}")
     inputs = read_json(path / INPUTS) or {}
-    told = read_lines(path / LINES), read_json(path / RESULT)
-    return RunRecord(path, config, *told, inputs.get("data"), inputs.get("code"))
+    return RunRecord(
+        path=path,
+        config=config,
+        lines=read_lines(path / LINES),
+        result=read_json(path / RESULT),
+        data_digest=inputs.get("data"),
+        model_digest=inputs.get("code"),
+    )
 
 
 CHOSEN = "chosen.json"
-"""Of a comparison with a grid: the runs of the points that validation chose. Only they are shown."""
+"""Of a comparison with a grid: the runs at the points that validation chose. Only these are shown."""
 
 
 def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     """Return the run in a folder, or the runs in the folders right below it, by name.
 
-    Where a grid was tried these are the ones that validation chose, unless `everything` is asked for: the best of
-    all by test would be chosen by test.
+    Where a grid was tried, these are the ones that validation chose, unless `everything` is asked for: to show the
+    best of all by test would be to choose by test.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; expected a run or a comparison")
+        raise UserError(f"{folder} is not a folder; expected the folder of a run or a comparison")
     if (folder / DESCRIPTION).exists():
         return [read_run(folder)]
     runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
@@ -77,12 +89,12 @@ def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     if chosen is not None:
         runs = [run for run in runs if run.path.name in chosen.get("runs", [])]
     if not runs:
-        raise UserError(f"{folder} holds no run, and no folder of runs; expected a {DESCRIPTION} in it or below it")
+        raise UserError(f"{folder} holds no run; expected a {DESCRIPTION} in it or in a folder right below it")
     return runs
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of the rounds; a last line that was cut off by a crash is left out."""
+    """Return the rounds' lines; a last line that was cut off by a crash is left out."""
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -94,6 +106,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
         if not isinstance(line, dict) or not isinstance(line.get("round"), int):
-            raise UserError(f"{path} has a line that is no round ({text[:60]}); the folder is damaged")
+            raise UserError(f"{path} has a line that is not a round ({text[:60]}); the folder is damaged")
         lines.append(line)
     return lines

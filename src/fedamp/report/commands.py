@@ -1,4 +1,4 @@
-"""The commands that run a run or a comparison again, from descriptions."""
+"""The commands that repeat a run or a comparison, from their configurations."""
 
 from __future__ import annotations
 
@@ -7,53 +7,46 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedamp.config.run_config import RunConfig
 from fedamp.report.groups import ORDER
 
-DEFAULTS: dict[str, Any] = {
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "task": "auto",
-    "held_out": 0.2,
-    "label_noise": 0.0,
-    "poison_scale": 10.0,
-    "replies": "auto",
-    "init": "common",
-    "absent": 0.0,
-    "validation": 0.0,
-    "engine": "auto",
-    "device": "auto",
-    "deterministic": False,
-}
-"""Settings that go without saying, so that a command stays short. A copy; a test keeps it true."""
+ALWAYS_SAID = ("data", "setting", "clients", "model", "method", "rounds", "epochs", "steps", "batch_size", "seed")
+"""What a command names even at its default. All else is left out there, so that commands stay short."""
+
+TOML_VALUES = ("true", "false", "inf", "nan")
+"""Words that TOML reads as values, not as text."""
+
+FOUND = ("version", "model_code")
+"""What a run found out by itself and has no flag for."""
 
 
 def run_command(config: Mapping[str, Any]) -> str | None:
-    """Return the `fedamp run` that a description stands for, or None where no such command has these clients."""
+    """Return the `fedamp run` command of a configuration, or None where no command can provide its clients."""
     return None if _not_simulated(config) else shlex.join(["fedamp", "run", *_flags(config)])
 
 
 def _not_simulated(config: Mapping[str, Any]) -> bool:
-    """Whether clients were given as Python objects, or were silos in houses of their own."""
+    """Whether the clients were Python objects, or the silos of a federation over real machines."""
     return config.get("data") == "given" or config.get("setting") == {"name": "federation"}
 
 
-def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the `fedamp compare` that stands for all of these, or None where no single one does.
+def compare_command(configs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the `fedamp compare` command that makes all of these runs, or None where no single one does.
 
-    It gives every method the same settings and seeds, and takes Separate in.
+    A comparison gives every method the same settings and seeds, and always includes Separate.
     """
     seeds: dict[str, list[int]] = {}
-    for told in descriptions:
-        seeds.setdefault(told["method"]["name"], []).append(told["seed"])
-    first = descriptions[0]
-    rest = [{key: value for key, value in told.items() if key not in ("method", "seed")} for told in descriptions]
+    for config in configs:
+        seeds.setdefault(config["method"]["name"], []).append(config["seed"])
+    first = configs[0]
+    rest = [{key: value for key, value in config.items() if key not in ("method", "seed")} for config in configs]
     span = sorted(seeds[first["method"]["name"]])
     if (
-        len(descriptions) < 2
+        len(configs) < 2
         or _not_simulated(first)
         or set(seeds) - set(ORDER)
         or "separate" not in seeds
-        or any(len(told["method"]) > 1 for told in descriptions)  # parameters are a method's own
+        or any(len(config["method"]) > 1 for config in configs)  # hyperparameters belong to one method
         or any(other != rest[0] for other in rest)
         or any(sorted(each) != span for each in seeds.values())
         or span != list(range(span[0], span[0] + len(span)))
@@ -65,14 +58,14 @@ def compare_command(descriptions: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _flags(config: Mapping[str, Any]) -> list[str]:
-    # A folder of silos decides itself who the clients are.
-    silent = {"setting", "clients"} if _name(config.get("setting")) == "natural" else set()
-    # What was found, not what was asked for.
-    silent |= {"version", "model_code"}
+    defaults = RunConfig().to_dict()
+    # A folder of silos decides by itself who the clients are.
+    silent = {*FOUND, *(("setting", "clients") if _name(config.get("setting")) == "natural" else ())}
     flags: list[str] = []
     details: list[tuple[str, Any]] = []
     for key, value in config.items():
-        if value is None or value == [] or key in silent or DEFAULTS.get(key) == value:
+        usual = key not in ALWAYS_SAID and key in defaults and value == defaults[key]
+        if value is None or value == [] or key in silent or usual:
             continue
         if isinstance(value, Mapping):
             details += [(f"{key}.{name}", each) for name, each in value.items() if name != "name" and each is not None]
@@ -95,12 +88,9 @@ def toml(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha() and value not in _WORDS:
+    if isinstance(value, str) and value.replace("-", "").replace("_", "").isalpha() and value not in TOML_VALUES:
         return value  # a plain word needs no quotes, neither TOML's nor the shell's
     return json.dumps(value)
-
-
-_WORDS = ("true", "false", "inf", "nan")
 
 
 def _name(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the page's plots show, as plain values ready for JSON."""
+"""The data behind the page's plots, as plain values ready for JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by
 from fedamp.report.trials import Trial
 
 XI_BYTES = 3_600_000
-"""Bytes of collaboration weights that a page may hold, so that it stays below 8 MB; beyond it rounds are left out."""
+"""Bytes of collaboration weights on a page, so that it stays below 8 MB; where there are more, rounds are left out."""
 
 
 def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
@@ -35,11 +35,11 @@ def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 def _method(group: Group, share: int) -> dict[str, Any]:
     weights = [(trial, xi) for trial in group.trials if (xi := _xi(trial)) is not None]
-    known = [(xi, trial.facts["groups"]) for trial, xi in weights if trial.facts.get("groups")]
+    known = [(xi, groups) for trial, xi in weights if (groups := trial.facts.groups)]
     return {
         "name": group.label,
         "seeds": [trial.seed for trial in group.trials],
-        "curve": _band([trial.scores[:, trial.counted].mean(1) for trial in group.trials]),
+        "curve": _band([trial.means for trial in group.trials]),
         "clients": [
             {"score": _plain(score), "name": f"{client_names(trial)[client]}, seed {trial.seed}"}
             for trial in group.trials
@@ -53,8 +53,8 @@ def _method(group: Group, share: int) -> dict[str, Any]:
 def client_names(trial: Trial) -> list[str]:
     """Return the silos' names, or numbers where they have none."""
     num_clients = trial.scores.shape[1]
-    names = trial.facts.get("names")
-    if isinstance(names, list) and len(names) == num_clients:
+    names = trial.facts.names
+    if names is not None and len(names) == num_clients:
         return [str(name) for name in names]
     return [f"client {number}" for number in range(num_clients)]
 
@@ -82,7 +82,7 @@ def _xi(trial: Trial) -> NDArray[np.float32] | None:
 def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
     """Return mean, lowest and highest over seeds, round by round; a shorter run ends early.
 
-    Where one seed's is not finite, the mean is not: what is left would flatter the method.
+    Where one seed is not finite, neither is the mean: the other seeds alone would flatter the method.
     """
     longest = max(len(curve) for curve in curves)
     table = np.full((len(curves), longest), np.nan)
@@ -97,17 +97,17 @@ def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
 
 
 def _weights(trial: Trial, xi: NDArray[np.float32], share: int) -> dict[str, Any]:
-    """Return one run's weights in a byte each, of as many rounds as the share of the page allows."""
+    """Return one run's weights, a byte each, of as many rounds as fit into the run's share of the page."""
     m = xi.shape[1]
     keep = min(len(xi), max(2, share // (m * m)))
     rounds = np.unique(np.linspace(0, len(xi) - 1, keep).round().astype(int))
-    groups = trial.facts.get("groups")
+    groups = trial.facts.groups
     found = discovered_groups(xi[-1], len(set(groups)) if groups else None)
     order = order_by_group(found)
     names = client_names(trial)
     shown = np.nan_to_num(xi[np.ix_(rounds, order, order)].astype(np.float64))
     top = float(shown.max()) or 1.0
-    # The root spends the byte's steps where weights are small: one step is then a 65000th of the largest weight.
+    # The root spends a byte's steps on small weights: the first step is a 65000th of the largest weight.
     steps = np.round(255 * np.sqrt(np.clip(shown / top, 0, 1))).astype(np.uint8)
     return {
         "seed": trial.seed,

@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedamp.errors import UserError
-from fedamp.records.differences import flat
-from fedamp.records.reading import RunRecord
+from fedamp.records.differences import differing_keys, flat
+from fedamp.records.metrics import higher_is_better
+from fedamp.records.reading import DESCRIPTION, RunRecord
 from fedamp.report.trials import Trial, read_trial
 
 ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
-"""How methods are listed; others come after. A copy: the methods themselves need torch."""
+"""The order in which methods are listed; others come after. A copy, kept true by a test: the methods need torch."""
 
 TRAINING = (
     *("rounds", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
     "precision",
 )
-"""How, and how long, a method was trained: each may be given its own, as its hyperparameters. A table says where they
-differ."""
+"""How, and for how long, a method was trained: like hyperparameters, these may differ from method to method. The table
+says where they do."""
 
 NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", *TRAINING)
-"""What does not make another setting: the data, the clients, the model and what was done to them make it. Engine,
-device and compilation change no result beyond rounding."""
+"""What does not make a different setting; the data, the clients, the model and what was done to them do. Engine, device
+and compilation change no result beyond rounding."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,15 @@ class Group:
 
     label: str
     name: str
-    parameters: Mapping[str, Any]  # that were given; the others are the method's own
-    training: Mapping[str, Any]  # rounds, learning rate and the like; None: the method's own
-    records: list[RunRecord]  # all of them
-    trials: list[Trial]  # one a seed, by seed: those with a scored round
-    repeated: int  # runs of a seed that is there already, left out
+    parameters: Mapping[str, Any]  # those that were given; the others are at the method's defaults
+    training: Mapping[str, Any]  # rounds, learning rate and the like; None: the method's default
+    records: list[RunRecord]  # all runs
+    trials: list[Trial]  # one for each seed, in order: those with a scored round
+    repeated: int  # runs left out because their seed was run already
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run did not come to its end."""
+        """Whether a run did not finish."""
         return any(not record.finished for record in self.records)
 
 
@@ -48,12 +49,12 @@ class Group:
 class Block:
     """Methods that were run on the same data in the same setting, so that they can be compared."""
 
-    label: str  # what tells this block from the others; empty where there is one alone
+    label: str  # what sets this block apart from the others; empty where there is only one
     groups: list[Group]
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """A run's description, for what all runs of the block have in common."""
+        """One run's configuration, for what all runs of the block have in common."""
         return self.groups[0].records[0].config
 
     @property
@@ -64,21 +65,22 @@ class Block:
     @property
     def higher(self) -> bool:
         """Whether a higher score is the better one."""
-        return self.metric == "accuracy"
+        return higher_is_better(self.metric)
 
 
 def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
-    """Return the runs by setting, then by method; a folder that is no run of this package is an error."""
+    """Return the runs by setting, then by method; a run that is not one of this package's is an error."""
     if not runs:
-        raise UserError("got no runs; give at least one folder with a run")
+        raise UserError("got no runs; give at least one folder that holds a run")
     settings: list[dict[str, Any]] = []
     members: list[list[RunRecord]] = []
     # By number: a digest of private rows is not shown.
-    samples, models = (list(dict.fromkeys(getattr(run, what) for run in runs)) for what in ("data", "code"))
+    samples = list(dict.fromkeys(run.data_digest for run in runs))
+    models = list(dict.fromkeys(run.model_digest for run in runs))
     for run in {run.path.resolve(): run for run in runs}.values():
         _check(run)
         setting = flat({key: value for key, value in run.config.items() if key not in NOT_ASKED})
-        setting |= {OTHER_DATA: 1 + samples.index(run.data), OTHER_MODEL: 1 + models.index(run.code)}
+        setting |= {OTHER_DATA: 1 + samples.index(run.data_digest), OTHER_MODEL: 1 + models.index(run.model_digest)}
         if setting not in settings:
             settings.append(setting)
             members.append([])
@@ -107,7 +109,7 @@ def _groups(runs: Sequence[RunRecord]) -> list[Group]:
 
 def _group(label: str, name: str, given: Mapping[str, Any], records: list[RunRecord]) -> Group:
     trials = [trial for trial in map(read_trial, records) if trial is not None]
-    # Of a seed's runs the finished one counts, then the longest.
+    # Of several runs of one seed the finished one counts, else the longest.
     trials.sort(key=lambda trial: (trial.seed, not trial.record.finished, -len(trial.scores)))
     first = {trial.seed: trial for trial in reversed(trials)}
     kept = [first[seed] for seed in sorted(first)]
@@ -122,14 +124,13 @@ def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return in words, for each of the tables, what tells it from the others; nothing where all are equal."""
-    keys = list(dict.fromkeys(key for table in tables for key in table))
-    telling = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
-    return [", ".join(_word(key, table.get(key)) for key in telling) for table in tables]
+    """Return in words, for each of the tables, what sets it apart from the others; nothing where all are equal."""
+    keys = differing_keys(tables)
+    return [", ".join(_word(key, table.get(key)) for key in keys) for table in tables]
 
 
 def _word(key: str, value: Any) -> str:
-    if key in (OTHER_DATA, OTHER_MODEL):  # the name may be the same: what it stands for is not
+    if key in (OTHER_DATA, OTHER_MODEL):  # the name may be the same, but not what it stands for
         return f"{key} ({value})"
     return f"{key.removesuffix('.name')}={'default' if value is None else value}"
 
@@ -141,4 +142,4 @@ def _check(run: RunRecord) -> None:
     method = run.config.get("method")
     fine = isinstance(method, Mapping) and isinstance(method.get("name"), str)
     if not (fine and isinstance(run.config.get("seed"), int)):
-        raise UserError(f"{run.path} holds no run of fedamp: its description has no method or no seed; leave it out")
+        raise UserError(f"{run.path} is not a run of fedamp: its {DESCRIPTION} has no method or no seed; leave it out")

@@ -4,7 +4,7 @@
   const $ = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const fine = matchMedia("(pointer: fine)");
-  // Okabe and Ito's colours, told apart by the colour-blind; a lighter set on dark paper. Dashes tell the rest apart.
+  // Okabe and Ito's colours, which the colour-blind can distinguish; a lighter set on dark paper. Dashes do the rest.
   const COLOURS = {
     light: ["#5b6472", "#0072b2", "#b35900", "#007a5a", "#a8457f", "#2a8fc7", "#7a6a00", "#c0392b", "#5e3c99"],
     dark: ["#b4bdca", "#5db4f0", "#f0a048", "#3fd0a4", "#e690c2", "#9bd5f7", "#e6d84a", "#ff8a7a", "#b9a0f0"],
@@ -105,7 +105,7 @@
     return rows;
   }
 
-  // By the root of the weight: small weights are told apart too.
+  // By the root of the weight, so that small weights can be distinguished too.
   function scale() {
     const stops = dark.matches
       ? ["#12161d", "#1d3557", "#2a6f97", "#52b69a", "#b5e48c", "#fdffb6"]
@@ -149,11 +149,12 @@
       xaxis: { title: { text: "gives" }, showgrid: false, constrain: "domain", tickangle: -90, ...ticks },
       yaxis: { title: { text: "listens" }, showgrid: false, autorange: "reversed", scaleanchor: "x", constrain: "domain", ...ticks },
     }), config);
-    const groups = new Set(xi.found).size;
-    const left = xi.rounds.at(-1) > xi.rounds.length ? " Some rounds are left out, so that the page stays small." : "";
+    const number = new Set(xi.found).size;
+    const groups = number === 1 ? "1 group" : `${number} groups`;
+    const left = xi.rounds.at(-1) > xi.rounds.length ? " Some rounds are left out to keep the page small." : "";
     $("xi-note").textContent =
-      `Collaboration weights of seed ${xi.seed}; ${dark.matches ? "brighter" : "darker"} is more. Clients stand by the ` +
-      `${groups} groups that the last round's weights show, with dotted lines between.${left}`;
+      `Collaboration weights of seed ${xi.seed}; ${dark.matches ? "brighter" : "darker"} is more. Clients are in the order of ` +
+      `the ${groups} found in the last round's weights, with dotted lines in between.${left}`;
   }
 
   function choose(select, names) {

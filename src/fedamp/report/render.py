@@ -18,9 +18,9 @@ NOTHING = "–"
 
 
 def headings(rows: Sequence[Row]) -> list[str]:
-    """Return the columns' headings of a block; for errors each says that lower is better."""
+    """Return the column headings of a block; for errors they say that lower is better."""
     against = list(dict.fromkeys(row.against for row in rows if row.against))
-    # Where a method was run in several ways, the notes say which of them p is against.
+    # Where a method was run in several ways, the notes say which of them p compares with.
     p = f"p against {against[0] if len(against) == 1 else against[0].split(' ')[0]}" if against else "p"
     if rows[0].higher:
         scores = ["BMTA %", "sd", "last round %", "worst client %", "10th percentile %"]
@@ -37,59 +37,71 @@ def headings(rows: Sequence[Row]) -> list[str]:
 
 def cells(row: Row) -> list[str]:
     """Return a row's cells, in the order of the headings."""
-    digits = ".2f" if row.higher else ".4g"
-    scores = [_number(value, digits) for value in (row.best, row.sd, row.last, row.worst, row.tenth)]
+    digits = _digits(row)
+    rest = [_number(value, digits) for value in (row.sd, row.last, row.worst, row.tenth)]
     worse = NOTHING if row.worse_off is None else f"{row.worse_off} of {row.clients}"
     p = row.p_note or NOTHING if row.p is None else short_p(row.p)
     star = "*" if row.unfinished else ""
-    return [row.method + star, str(len(row.seeds)), *scores, worse, p, _number(row.seconds, ".1f")]
+    return [row.method + star, str(len(row.seeds)), best_score(row), *rest, worse, p, _number(row.seconds, ".1f")]
+
+
+def best_score(row: Row) -> str:
+    """Return a row's best score as the table shows it."""
+    return _number(row.best, _digits(row))
+
+
+def _digits(row: Row) -> str:
+    return ".2f" if row.higher else ".4g"
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:
-    """Return what a reader has to know of the numbers."""
+    """Return what a reader needs to know about the numbers."""
     higher = all(row.higher for row in rows)
     notes = [
         "BMTA: the best, over the rounds, of the mean test accuracy over the clients."
         if higher
-        else "Errors: the best is the lowest, over the rounds, of the mean test error over the clients.",
+        else "Best RMSE: the lowest, over the rounds, of the mean test error over the clients.",
         "Last round, worst client, percentile and seconds are means over the seeds.",
     ]
     against = list(dict.fromkeys(row.against for row in rows if row.against))
     if against:
         who = ", ".join(against)
-        notes.append(f"p: Wilcoxon's signed-rank test over clients, two-sided, against {who}; seeds that both have.")
+        notes.append(
+            f"p: Wilcoxon's signed-rank test over clients, two-sided, against {who}, over the seeds that both have."
+        )
     if any(len({row.against for row in own if row.against}) > 1 for _, own in _blocks(rows)):
         notes.append(
-            "Of a method that was run in several ways, p and worse off are by the one that was trained most alike."
+            "Where a method was run in several ways, p and worse off compare with the one that was trained most alike."
         )
     notes += [note for _, own in _blocks(rows) for note in _trained(own)]
     if any(row.unfinished for row in rows):
-        notes.append("* a run did not come to its end: its numbers are of the rounds so far.")
+        notes.append("* a run did not finish: its numbers are those of the rounds so far.")
     if repeated := sum(row.repeated for row in rows):
-        notes.append(f"Left out: {repeated} run(s) of a method and seed that are there already.")
+        runs = "1 run that repeats" if repeated == 1 else f"{repeated} runs that repeat"
+        notes.append(f"Left out: {runs} a method and seed.")
     if not any(row.method.split(" ")[0] == ALONE for row in rows):
-        notes.append("Separate was not run, so that nobody can say who is worse off than alone.")
+        notes.append("Separate was not run, so nobody can say who is worse off than alone.")
     if len({row.block for row in rows}) > 1:
-        notes.append("These runs differ in more than method and seed: compare methods within a setting alone.")
+        notes.append("These runs differ in more than method and seed: compare methods only within a setting.")
     if any(OTHER_DATA in row.block for row in rows):
-        notes.append("Other data: the samples themselves are not the same, whatever their name.")
+        notes.append("Other data: the samples themselves are not the same, whatever they are called.")
     if any(math.isinf(value) for row in rows for value in (row.best, row.last) if value is not None):
         notes.append(
-            f"{NOT_FINITE.capitalize()}: models of at least one client diverged; a lower learning rate may help."
+            f"{NOT_FINITE.capitalize()}: the models of at least one client diverged; a lower learning rate may help."
         )
     return notes
 
 
 def _trained(rows: Sequence[Row]) -> list[str]:
-    """Return in words which methods of a block were trained otherwise than others; nothing where all are alike."""
+    """Return in words which methods of a block were trained how; nothing where all were trained alike."""
     ways: dict[str, list[str]] = {}
     for row in rows:
         ways.setdefault(row.training, []).append(row.method)
     if len(ways) < 2:
         return []
-    told = "; ".join(f"{', '.join(methods)} with {way}" for way, methods in ways.items())
+    how = "; ".join(f"{', '.join(methods)} with {way}" for way, methods in ways.items())
     where = f" ({rows[0].block})" if rows[0].block else ""
-    return [f"Not trained alike{where}, so that a difference need not be the method's: {told}."]
+    return [f"Not trained alike{where}, so a difference need not be due to the method: {how}."]
 
 
 def as_text(rows: Sequence[Row]) -> str:
@@ -116,7 +128,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return a line for each row with all digits; `better` says whether higher or lower scores are."""
+    """Return a line for each row, with all digits; the column `better` says whether higher or lower scores are."""
     out = io.StringIO()
     names = [field.name for field in fields(Row)]
     writer = csv.writer(out, lineterminator="\n")
@@ -138,7 +150,7 @@ def _number(value: float | None, digits: str) -> str:
 
 
 def _value(value: object) -> object:
-    """Return a value as CSV has it, with all digits."""
+    """Return a value as it stands in CSV, with all digits."""
     if isinstance(value, list):
         return " ".join(map(str, value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -147,7 +159,7 @@ def _value(value: object) -> object:
 
 
 def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Return text that Markdown shows unchanged."""
     one_line = " ".join(text.split()).replace("\\", "\\\\")
     for sign in "|<>*_`[":
         one_line = one_line.replace(sign, f"\\{sign}")

@@ -10,52 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.records.metrics import worse_off
+from fedamp.records.metrics import higher_is_better, worse_off
 from fedamp.records.reading import RunRecord
 from fedamp.report.groups import Block, Group, make_blocks, what_differs
 from fedamp.report.stats import wilcoxon_p
 from fedamp.report.trials import Trial
 
 ALONE = "separate"
-"""The method that all others are measured by: every client for itself."""
+"""The method that the others are measured against: every client trains alone."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method over its seeds; None where there is nothing to tell."""
+    """A method over its seeds; None where there is no number."""
 
-    block: str  # what tells its setting from the others'; empty where there is one alone
+    block: str  # what sets its setting apart from the others; empty where there is only one
     method: str
-    training: str  # rounds, learning rate and the like, where they are not the same for all methods of the block
+    training: str  # rounds, learning rate and the like, where they differ between methods of the block
     seeds: list[int]
     metric: str  # "accuracy", in percent, or "rmse"
     best: float | None  # mean over seeds of the best mean over clients: BMTA; for errors the lowest
-    sd: float | None  # standard deviation of that over seeds, of a sample; None with one seed
+    sd: float | None  # sample standard deviation of that over seeds; None with one seed
     last: float | None  # after the last round
     worst: float | None  # the worst client at the best round, mean over seeds
-    tenth: float | None  # the client that nine in ten do better than
+    tenth: float | None  # the score that nine clients in ten exceed
     worse_off: int | None  # clients worse off than by training alone
-    clients: int  # that are counted
-    against: str | None  # the method that p is against
+    clients: int  # how many are counted
+    against: str | None  # the method that p compares with
     p: float | None  # Wilcoxon's signed-rank test over clients, two-sided
     p_note: str  # why there is no p
     seconds: float | None  # mean over seeds
     unfinished: bool
-    repeated: int  # runs left out: their seed is there already
+    repeated: int  # runs left out because their seed was run already
 
     @property
     def higher(self) -> bool:
         """Whether a higher score is the better one."""
-        return self.metric == "accuracy"
+        return higher_is_better(self.metric)
 
 
 def comparison_table(runs: list[RunRecord], against: str | None = None) -> list[Row]:
-    """Return a row for each method, setting by setting; p is against `against`, by default Separate."""
+    """Return a row for each method, setting by setting; p compares with `against`, by default with Separate."""
     return rows_of(make_blocks(runs), against)
 
 
 def rows_of(blocks: Sequence[Block], against: str | None = None) -> list[Row]:
-    """Return the rows of blocks that are there already."""
+    """Return a row for each method of the blocks; see `comparison_table`."""
     known = list(dict.fromkeys(group.label for block in blocks for group in block.groups))
     names = {group.name for block in blocks for group in block.groups}
     if against is not None and against not in known and against not in names:
@@ -74,7 +74,7 @@ def _rows(block: Block, against: str | None) -> list[Row]:
 
 
 def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None:
-    """Return the method that a group is measured by: where it was run in several ways, the one trained most alike."""
+    """Return the group to compare with; where that method was run in several ways, the one trained most alike."""
     named = [other for other in block.groups if other.label == method]
     named = named or [other for other in block.groups if other.name == method]
     if not named:
@@ -83,7 +83,7 @@ def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None
     nearest = [other for other, count in zip(named, alike, strict=True) if count == max(alike)]
     if strict and len(nearest) > 1:
         labels = " or ".join(repr(other.label) for other in nearest)
-        raise UserError(f"against is {method!r}, which was run with several hyperparameters; say {labels}")
+        raise UserError(f"against is {method!r}, which was run with several hyperparameters; give {labels}")
     return nearest[0]
 
 
@@ -117,7 +117,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
 
 
 def _deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation of a sample; of values that are not all finite it is not either."""
+    """Return the sample standard deviation; it is infinite where a value is."""
     if len(values) < 2:
         return None
     if np.isinf(values).any():
@@ -137,7 +137,7 @@ def _p(group: Group, other: Group) -> tuple[float | None, str]:
 
 
 def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return each client's score by both, averaged over the seeds that both have: another seed is other clients."""
+    """Return each client's score by both, averaged over the seeds that both have: another seed has other clients."""
     others = {trial.seed: trial for trial in b.trials}
     pairs = [(trial, others[trial.seed]) for trial in a.trials if trial.seed in others]
     if not pairs:
@@ -145,7 +145,7 @@ def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64
     trials = [trial for pair in pairs for trial in pair]
     if len({len(trial.counted) for trial in trials}) > 1:
         where = pairs[0][0].record.path.parent
-        raise UserError(f"{a.label} and {b.label} in {where} have other numbers of clients; leave one of them out")
+        raise UserError(f"{a.label} and {b.label} in {where} have different numbers of clients; leave one of them out")
     both = np.logical_and.reduce([trial.counted for trial in trials])
     mine, theirs = (np.mean([trial.summary.per_client for trial in side], axis=0) for side in zip(*pairs, strict=True))
     return mine[both], theirs[both]

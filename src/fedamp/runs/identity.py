@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedamp.runs.setup import Material, first_models
-from fedamp.data.clients import Clients
-from fedamp.models.fingerprint import code_digest, is_own, structure_digest
-from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.config import RunConfig
-from fedamp.records.inputs import Inputs
+from fedamp.data.clients import Clients
+from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.methods import Method
 from fedamp.models import load_builder
+from fedamp.models.fingerprint import code_digest, is_own, structure_digest
+from fedamp.records.inputs import Inputs
+from fedamp.runs.material import Material
+from fedamp.runs.parts import first_models
 
 
 def inputs_of(
@@ -43,7 +44,7 @@ def data_digest(material: Material) -> str:
     clients: Clients = material.clients
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
-    words = json.dumps([schema, material.facts.get("names"), material.task.name, material.num_outputs])
+    words = json.dumps([schema, material.facts.names, material.task.name, material.num_outputs])
     return _tensors([clients.x, clients.y, *scaling], words)
 
 

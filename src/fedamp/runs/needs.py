@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from fedamp.methods import Method
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat import FlatModel
-from fedamp.methods import Method
 from fedamp.rows import Rows, State
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class Needs:
 
 def needs(setup: Setup, rounds: int) -> Needs:
     """Return what a federation needs for a number of rounds."""
-    training, clients, w = setup.training, setup.clients, setup.w
+    training, clients, w = setup.trainer, setup.clients, setup.w
     sizes = [len(positions) for positions in clients.train]
-    batching = training.batching
+    batching = training.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
-    together = min(training.chunks.size, len(clients)) if training.engine == "stacked" else 1
+    together = min(training.chunks.size, len(clients)) if training.config.engine == "stacked" else 1
     batch = min(batching.batch_size, max(sizes))
     row = training.model.num_params * w.params.element_size()
     x, _ = clients.samples(clients.train[0][:1])
@@ -113,15 +113,16 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def told(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
+def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning where they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
-    together = f"{min(setup.training.chunks.size, len(setup.clients))} at once"
+    together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
+    samples = sum(len(positions) for positions in setup.clients.train)
     lines = [
-        f"clients     {len(setup.clients)}, with {sum(facts['sizes'])} training samples in all",
-        f"model       {facts['parameters']} parameters",
-        f"way         {way} on {facts['device']} in {facts['precision']}: {choice.why}",
+        f"clients     {len(setup.clients)}, with {samples} training samples in all",
+        f"model       {facts.parameters} parameters",
+        f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
         f"work        {need.passes} sample passes in {rounds} rounds",
         f"memory      {need.total / GIB:.2f} GiB: data {need.data / GIB:.2f}, models {need.models / GIB:.2f}, "
         f"training {need.training / GIB:.2f}",

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp import checks, seeds
-from fedamp.runs import replies
-from fedamp.errors import UserError
 from fedamp.methods import Local, Method
-from fedamp.training.optimizers import Optimizer
 from fedamp.rows import Message, Rows, State
+from fedamp.runs import replies
+from fedamp.runs.faults import Tamper
 
 
 @dataclass(frozen=True)
@@ -26,52 +24,6 @@ class Round:
     losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
     refused: dict[int, str]  # whose reply was refused, by position, and why
     diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
-
-
-def check_optimizer(method: Method, optimizer: Optimizer) -> None:
-    """Raise where a method that rests on plain SGD is given anything else."""
-    if method.plain_sgd_only and not optimizer.plain:
-        raise UserError(
-            f"optimizer is {optimizer.name} with momentum {optimizer.momentum:g} and weight decay "
-            f"{optimizer.weight_decay:g}, but {type(method).__name__} rests on plain SGD steps; "
-            "take sgd without momentum and weight decay"
-        )
-
-
-def draw_present(seed: int, k: int, num_clients: int, absent: float) -> Tensor:
-    """Return who takes part in round k, `(m,)` bool: each client is away with probability `absent`.
-
-    At least one is present: where all would be away, the one that was nearest to coming comes.
-    """
-    checks.share("absent", absent)
-    draws = torch.tensor([seeds.generator(seed, "absent", i, k).random() for i in range(num_clients)])
-    present = draws >= absent
-    present[draws.argmax()] = True
-    return present
-
-
-Tamper = Callable[[Message, Tensor], Message]
-"""Changes what the clients at these positions send, on its way to the server."""
-
-
-def poison(poisoned: Sequence[int], scale: float, num_params: int) -> Tamper:
-    """Return a tampering in which the given clients send their rows sign-flipped and scaled: -scale w.
-
-    Only what has the size of a model is changed; sample counts are sent as they are.
-    """
-
-    def tamper(reply: Message, who: Tensor) -> Message:
-        bad = torch.tensor([i in poisoned for i in who.tolist()])
-        if not bad.any():
-            return reply
-        sent = dict(reply)
-        for name, rows in reply.items():
-            if rows.params.shape[1] == num_params:
-                flip = torch.where(bad, -scale, 1.0).to(rows.params)[:, None]
-                sent[name] = Rows(flip * rows.params, rows.buffers)
-        return sent
-
-    return tamper
 
 
 def play_round(

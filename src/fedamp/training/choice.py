@@ -1,11 +1,7 @@
 """Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
 
-import contextlib
-import ctypes
-import os
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,17 +17,17 @@ from fedamp.models.flat import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.evaluate import outputs
-from fedamp.training.local import Training
 from fedamp.training.stacked.same_as_loop import same_as_loop
+from fedamp.training.trainer import Trainer
 
 ENGINES = ("auto", "stacked", "loop")
 
 STACKED_ON_CPU = 110_000
-"""Parameters up to which stacking pays on a CPU: beyond, the rows of all clients together do not stay in its caches."""
+"""Parameters up to which stacking pays on a CPU: beyond that, the rows of all clients do not stay in its caches."""
 
 STACKED_WORK = 25_000_000
-"""Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond, a client's own matrices are
-large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
+"""Multiply-adds of a client's forward pass over a minibatch, up to which it pays: beyond that, a client's own matrices
+are large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
 
 SMALL = 100_000
 """Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
@@ -41,13 +37,13 @@ STACK_VALUES = 1 << 27
 """Parameters that are stacked at once on a CPU, over all clients: bounds the memory of gradients and moments."""
 
 MEMORY_SHARE = 0.4
-"""Of a GPU's free memory, what the clients that are stacked at once may take: recorded passes need it twice."""
+"""Share of a GPU's free memory that the clients stacked at once may take: recorded passes need it twice."""
 
 COMPILE_PAYS = 2e14
 """Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s a shape."""
 
 COMPILE_SHAPES = 6
-"""Shapes of a stack's batches, over which it is never worth while."""
+"""Shapes of a stack's batches beyond which compiling never pays."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class Choice:
     warning: str | None = None
 
 
-def choose_engine(requested: str, training: Training, clients: Clients, w: Rows) -> Choice:
+def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
     """Return how to train these clients.
 
     `auto` stacks where there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
@@ -69,7 +65,7 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
     take is looped in any case.
     """
     checks.one_of("engine", requested, ENGINES)
-    device, num_params = clients.x.device, training.model.num_params
+    device, num_params = clients.x.device, trainer.model.num_params
     chunk = max(1, STACK_VALUES // num_params)
     threads = 1 if device.type == "cpu" and num_params <= SMALL else torch.get_num_threads()
     loop = partial(Choice, "loop", chunk, threads)
@@ -80,51 +76,51 @@ def choose_engine(requested: str, training: Training, clients: Clients, w: Rows)
             return loop("there is one client")
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
-        if device.type == "cpu" and (work := step_work(training, clients)) > STACKED_WORK:
+        if device.type == "cpu" and (work := step_work(trainer, clients)) > STACKED_WORK:
             return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
-    if training.model.side_by_side and not same_as_loop(training.model, clients.few()):
-        training.model.only_vmap()
-    fault = _fault(training, clients, w, "stacked")
-    if fault is not None and training.model.side_by_side:  # known layers in an unknown place: vmap may take them
-        training.model.only_vmap()
-        fault = _fault(training, clients, w, "stacked")
+    if trainer.model.side_by_side and not same_as_loop(trainer.model, clients.few()):
+        trainer.model.only_vmap()
+    fault = _fault(trainer, clients, w, "stacked")
+    if fault is not None and trainer.model.side_by_side:  # known layers in an unknown place: vmap may take them
+        trainer.model.only_vmap()
+        fault = _fault(trainer, clients, w, "stacked")
     if fault is not None:
-        if (really := _fault(training, clients, w, "loop")) is not None:
-            raise UserError(f"a training step of {type(training.model.module).__name__} fails: {really}")
-        name = type(training.model.module).__name__
+        if (plain := _fault(trainer, clients, w, "loop")) is not None:
+            raise UserError(f"a training step of {type(trainer.model.module).__name__} fails: {plain}")
+        name = type(trainer.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
         return loop("vmap can't take the model", warning)
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
     if device.type == "cuda":
-        chunk = _chunk_for_memory(training, clients, w)
+        chunk = _chunk_for_memory(trainer, clients, w)
     return Choice("stacked", chunk, threads, why)
 
 
-def step_work(training: Training, clients: Clients) -> int:
+def step_work(trainer: Trainer, clients: Clients) -> int:
     """Return the multiply-adds of one client's forward pass over one minibatch."""
-    row, sample = training.model.row(), clients.train[0][:2]
+    row, sample = trainer.model.row(), clients.train[0][:2]
     x, _ = clients.samples(sample)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        training.model(row.params[0], row.buffers[0], x, training=False)
-    batch = min(training.batching.batch_size, max(len(positions) for positions in clients.train))
+        trainer.model(row.params[0], row.buffers[0], x, training=False)
+    batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
     return int(counter.get_total_flops()) // 2 // len(sample) * batch
 
 
-def compile_pays(training: Training, clients: Clients, rounds: int) -> bool:
+def compile_pays(trainer: Trainer, clients: Clients, rounds: int) -> bool:
     """Return whether torch.compile repays its own time in a run: on a GPU, with much to do in few shapes."""
-    if clients.x.device.type != "cuda" or training.engine != "stacked" or not training.model.side_by_side:
+    if clients.x.device.type != "cuda" or trainer.config.engine != "stacked" or not trainer.model.side_by_side:
         return False
     sizes = sorted(len(positions) for positions in clients.train)
-    batching = training.batching
+    batching = trainer.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
     shapes = {(size, cut[1] - cut[0]) for size in sizes for cut in batching.cuts(size)}
-    return passes * training.model.num_params >= COMPILE_PAYS and len(shapes) <= COMPILE_SHAPES
+    return passes * trainer.model.num_params >= COMPILE_PAYS and len(shapes) <= COMPILE_SHAPES
 
 
-def _chunk_for_memory(training: Training, clients: Clients, w: Rows) -> int:
+def _chunk_for_memory(trainer: Trainer, clients: Clients, w: Rows) -> int:
     """Return how many clients fit a GPU's memory, from what a step of two takes. Too many are halved on the way."""
     two = torch.arange(min(2, len(clients)))
-    probe = replace(training, batching=Batching(training.batching.batch_size, steps=1), engine="stacked")
+    probe = trainer.changed(batching=Batching(trainer.config.batching.batch_size, steps=1), engine="stacked")
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -134,25 +130,14 @@ def _chunk_for_memory(training: Training, clients: Clients, w: Rows) -> int:
     return max(1, int(MEMORY_SHARE * torch.cuda.mem_get_info()[0] / each))
 
 
-@contextlib.contextmanager
-def use_threads(threads: int) -> Iterator[None]:
-    """Let torch use this many threads inside, and as many as before after it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | None:
+def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
     """Return why one step of two clients fails in one of the two ways, or None where it does not."""
     # A model of its own, and two steps: what a pass leaves behind in a module must not be there when the run begins.
-    model = FlatModel(training.model.fresh())
-    if not training.model.side_by_side:
+    model = FlatModel(trainer.model.fresh())
+    if not trainer.model.side_by_side:
         model.only_vmap()
-    batching = Batching(min(4, training.batching.batch_size), steps=2)
-    probe = replace(training, model=model, batching=batching, engine=way)
+    batching = Batching(min(4, trainer.config.batching.batch_size), steps=2)
+    probe = Trainer(model, replace(trainer.config, batching=batching, engine=way), trainer.events)
     two = torch.arange(min(2, len(clients)))
     try:
         with warnings.catch_warnings():
@@ -166,35 +151,10 @@ def _fault(training: Training, clients: Clients, w: Rows, way: str) -> str | Non
                 if streams(clients.x.device) != before:
                     return "it draws from a global stream of random numbers, once for all clients"
                 model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
-    except Exception as error:  # whatever a user's module does under vmap
+    except Exception as error:  # whatever a user's module may do under vmap
         return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
     return None
 
 
 def _gradient(w: Tensor, grad: object) -> Tensor:
     return grad(w)  # type: ignore[no-any-return, operator]
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep what a step frees for the next one: getting pages anew can take a third of a CPU's time.
-
-    For glibc alone, and for the rest of the process; elsewhere nothing happens.
-    """
-    trim, from_map = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL("libc.so.6")
-        library.mallopt(trim, 1 << 30)
-        library.mallopt(from_map, 1 << 25)
-
-
-@contextlib.contextmanager
-def use_deterministic(wanted: bool) -> Iterator[None]:
-    """Let torch take only algorithms that give the same bits every time, where that is wanted."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)

@@ -13,8 +13,8 @@ from fedamp import seeds
 from fedamp.data.clients import Clients, Positions
 from fedamp.models.dropout import CoordinateDropout, dropout_key, own_stream, seed_streams
 from fedamp.rows import Rows
-from fedamp.training.local import Training
 from fedamp.training.precision import use_precision
+from fedamp.training.trainer import Trainer
 
 BATCH = 4096
 """Samples that one client's model sees at once."""
@@ -32,55 +32,55 @@ class Scores:
     loss: Tensor  # mean loss a sample
 
 
-def evaluate(training: Training, clients: Clients, rows: Rows, on: str = "test") -> Scores:
+def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> Scores:
     """Score each client's row on that client's `test`, `validation` or `train` samples."""
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
-    with use_precision(training.precision, clients.x.device), own_stream(training.seed, clients.x.device):
-        scores = _stacked(training, clients, rows, held) if training.engine == "stacked" else None
+    with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
+        scores = _stacked(trainer, clients, rows, held) if trainer.config.engine == "stacked" else None
         if scores is None:
             parts = [
-                _one(training, clients, rows[slice(i, i + 1)], number, held[i])
+                _one(trainer, clients, rows[slice(i, i + 1)], number, held[i])
                 for i, number in enumerate(clients.numbers)
             ]
             scores = torch.stack(parts)
     scores = scores.double().cpu()
-    return Scores(metric=training.task.finish(scores[:, 0]), loss=scores[:, 1])
+    return Scores(metric=trainer.task.finish(scores[:, 0]), loss=scores[:, 1])
 
 
-def _one(training: Training, clients: Clients, row: Rows, number: int, positions: Tensor) -> Tensor:
+def _one(trainer: Trainer, clients: Clients, row: Rows, number: int, positions: Tensor) -> Tensor:
     """Return mean tally and loss of the client with this number, `(2,)`."""
     device = row.params.device
     total = torch.zeros(2, dtype=torch.float64, device=device)
-    seed_streams(seeds.number(training.seed, "other randomness", number, NO_ROUND), device)
+    seed_streams(seeds.number(trainer.config.seed, "other randomness", number, NO_ROUND), device)
     for t, part in enumerate(torch.split(positions, BATCH), start=1):
         x, y = clients.samples(part)
-        with torch.no_grad(), _masks(training, _keys(training, [number]).to(device)[0], t):
-            output, _ = training.model(row.params[0], row.buffers[0], x, training=False)
-        total += _counts(training, output, y)
+        with torch.no_grad(), _masks(trainer, _keys(trainer, [number]).to(device)[0], t):
+            output, _ = trainer.model(row.params[0], row.buffers[0], x, training=False)
+        total += _counts(trainer, output, y)
     return total / len(positions)
 
 
-def _keys(training: Training, numbers: Sequence[int]) -> Tensor:
+def _keys(trainer: Trainer, numbers: Sequence[int]) -> Tensor:
     """Return the keys of the masks under which clients are scored, `(n, 2)`."""
-    if not training.draws_when_scored:  # they take their time, and are not needed
+    if not trainer.config.draws_when_scored:  # they take their time, and are not needed
         return torch.zeros((len(numbers), 2), dtype=torch.int32)
-    return torch.stack([dropout_key(training.seed, number, NO_ROUND) for number in numbers])
+    return torch.stack([dropout_key(trainer.config.seed, number, NO_ROUND) for number in numbers])
 
 
-def _masks(training: Training, key: Tensor, t: int) -> AbstractContextManager[object]:
+def _masks(trainer: Trainer, key: Tensor, t: int) -> AbstractContextManager[object]:
     # Only where they are needed: torch leaves its fast way through a transformer where functions are watched.
-    return CoordinateDropout(key, t) if training.draws_when_scored else nullcontext()
+    return CoordinateDropout(key, t) if trainer.config.draws_when_scored else nullcontext()
 
 
-def _counts(training: Training, output: Tensor, y: Tensor) -> Tensor:
+def _counts(trainer: Trainer, output: Tensor, y: Tensor) -> Tensor:
     """Return the task's tally and the loss, both summed over the samples, `(2,)`."""
-    task, output = training.task, output.to(training.model.dtype)
+    task, output = trainer.task, output.to(trainer.model.dtype)
     return torch.stack([task.tally(output, y).double(), task.loss(output, y).double() * len(y)])
 
 
-def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
+def _stacked(trainer: Trainer, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
     """Return mean tally and loss of all clients, `(n, 2)`, or None where they hold unequal numbers of samples."""
     size = len(held[0])
     if any(len(positions) != size for positions in held) or size > BATCH:
@@ -90,20 +90,20 @@ def _stacked(training: Training, clients: Clients, rows: Rows, held: Positions) 
     def work(part: slice) -> None:
         x, y = clients.samples(torch.stack(held[part]))
         with torch.no_grad():
-            output = outputs(training, rows[part], x, clients.numbers[part])
-            scores[part] = vmap(partial(_counts, training))(output, y)
+            output = outputs(trainer, rows[part], x, clients.numbers[part])
+            scores[part] = vmap(partial(_counts, trainer))(output, y)
 
-    training.in_chunks(len(rows), work)
+    trainer.in_chunks(len(rows), work)
     return scores / size
 
 
-def outputs(training: Training, rows: Rows, x: Tensor, numbers: Sequence[int]) -> Tensor:
+def outputs(trainer: Trainer, rows: Rows, x: Tensor, numbers: Sequence[int]) -> Tensor:
     """Return the outputs of n clients' models on n batches, `(n, B, k)`; `numbers` are the clients'."""
-    if training.model.side_by_side:
-        return training.model.stacked(rows.params, rows.buffers, x, training=False)[0]
+    if trainer.model.side_by_side:
+        return trainer.model.stacked(rows.params, rows.buffers, x, training=False)[0]
 
     def one(params: Tensor, buffers: Tensor, x: Tensor, key: Tensor) -> Tensor:
-        with _masks(training, key, 1):
-            return training.model(params, buffers, x, training=False)[0]
+        with _masks(trainer, key, 1):
+            return trainer.model(params, buffers, x, training=False)[0]
 
-    return vmap(one)(rows.params, rows.buffers, x, _keys(training, numbers).to(x.device))
+    return vmap(one)(rows.params, rows.buffers, x, _keys(trainer, numbers).to(x.device))

@@ -1,4 +1,4 @@
-"""Whether a user's module can be trained on the clients' data: looked at before anything runs."""
+"""Whether a user's module can be trained on the clients' data: checked before anything runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.models.flat import FlatModel
-from fedamp.training.stacked.same_as_loop import carried
+from fedamp.training.stacked.same_as_loop import left_behind
 from fedamp.training.tasks import Task
 
 
@@ -22,12 +22,13 @@ def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task
     for training, what in ((False, f"the model {name} fails on"), (True, f"a training step of {name} fails on")):
         try:
             output = _outputs(model, x, training)
-        except Exception as error:  # whatever a user's module does
+        except Exception as error:  # whatever a user's module may do
             why = " ".join(str(error).split())[:200] or type(error).__name__
-            whole = "" if x.is_floating_point() else "; they are whole numbers, for an Embedding: give floats to others"
-            raise UserError(f"{what} inputs of shape {tuple(x.shape)}: {why}{whole}") from None
+            if not x.is_floating_point():
+                why += "; they are whole numbers, for an Embedding: give floats to other layers"
+            raise UserError(f"{what} inputs of shape {tuple(x.shape)}: {why}") from None
         _check_output(name, output, len(x), num_outputs, task)
-    left = carried(model, few)
+    left = left_behind(model, few)
     if left is not None:
         what = ", ".join(left) or "what it is can't be seen from outside"
         raise UserError(
@@ -66,7 +67,7 @@ def _check_output(name: str, output: Any, samples: int, num_outputs: int, task: 
 
 
 def _kind(value: Any) -> str:
-    """Return in words what came back."""
+    """Return what came back, in words."""
     if value is None:
         return "None"
     kind = type(value).__name__

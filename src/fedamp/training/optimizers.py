@@ -50,7 +50,7 @@ class Optimizer:
         if self.momentum == 1:
             raise UserError("momentum is 1; expected less than 1, or nothing is ever forgotten")
         if self.name == "adam" and self.momentum:
-            raise UserError(f"momentum is {self.momentum}, but adam has moments of its own; leave it out, or take sgd")
+            raise UserError(f"momentum is {self.momentum}, but adam has moments of its own; leave it out, or use sgd")
 
     @property
     def plain(self) -> bool:

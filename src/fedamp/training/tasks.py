@@ -1,4 +1,4 @@
-"""What is learned: classes, or numbers. How a model's output is judged, and which way is better."""
+"""What is learned, classes or numbers: how a model's output is judged, and whether higher is better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def _squared_errors(output: Tensor, y: Tensor) -> Tensor:
     return _squared_losses(output, y).sum()
 
 
-def _surprises(output: Tensor, y: Tensor) -> Tensor:
+def _cross_entropies(output: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(output, y, reduction="none")
 
 
@@ -53,7 +53,7 @@ def _squared_losses(output: Tensor, y: Tensor) -> Tensor:
     return (output.squeeze(-1) - y) ** 2
 
 
-CLASSIFICATION = Task("classification", "accuracy", "%", True, _surprises, _right_answers, lambda mean: mean)
+CLASSIFICATION = Task("classification", "accuracy", "%", True, _cross_entropies, _right_answers, lambda mean: mean)
 
 
 def regression(target_scale: float = 1.0) -> Task:

@@ -1,158 +1,20 @@
-"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have a ClientApp of their own.
-
-A client gets its cloud model u under `arrayrecord_key`, and in its config `server-round` and `strength`, which is
-lambda / alpha_k. It must start at u and add strength/2 |w - u|^2 to its loss: `start_at_cloud_model` in
-`fedamp.federation.flower.proximal` does both. It replies as for FedAvg: its arrays, and a metric `num-examples`.
-"""
+"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have a ClientApp of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from logging import INFO, WARNING
+from collections.abc import Callable, Collection
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.logger import log
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
-from flwr.serverapp.strategy.strategy_utils import sample_nodes
+from flwr.app import MetricRecord, RecordDict
 
 from fedamp import methods
-from fedamp.errors import UserError
-from fedamp.federation.flower.named_arrays import Layout
+from fedamp.federation.flower.attentive import AttentiveStrategy
 from fedamp.federation.plan import Rules
-from fedamp.federation.server.state import Hub, Told
-from fedamp.federation.server.strategy import by_sender
-from fedamp.federation.wire import reply_checks
-from fedamp.federation.wire.encoding import one_line
-from fedamp.federation.wire.identity import identity_of
-from fedamp.rows import Rows
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None
 
 
-class _Attentive(FedAvg):
-    """What both have in common: a cloud model for each node, checked replies, nodes known by their keys."""
-
-    def __init__(self, method: methods.Method, buffers: Collection[str] | None, rules: Rules, **habits: Any) -> None:
-        super().__init__(**habits)
-        self.method, self.buffers, self.rules = method, buffers, rules
-        self.layout: Layout | None = None
-        self.hub: Hub | None = None
-        self.sent: dict[str, Message] = {}
-
-    def summary(self) -> None:
-        """Log what the strategy does."""
-        log(INFO, "\t├──> Method: %s", self.method)
-        log(INFO, "\t├──> Rules: %s", self.rules)
-        super().summary()
-
-    @property
-    def models(self) -> dict[str, ArrayRecord]:
-        """The cloud model of each node, by the hash of its key, or `node-ID` where it has none.
-
-        There is no global model, so that `Result.arrays` stays empty.
-        """
-        if self.hub is None or self.layout is None or not self.hub.order:
-            return {}
-        return {who: self.layout.record(message["u"]) for who, message in self.hub.send().items()}
-
-    def _first_contact(self, arrays: ArrayRecord) -> tuple[Hub, Layout]:
-        if self.hub is None or self.layout is None:
-            self.layout = Layout.of(arrays, self.buffers)
-            self.first = self.layout.row(arrays)
-            self.hub = Hub(self.method, self.rules, self.first, self.layout.variances)
-        return self.hub, self.layout
-
-    def _messages(
-        self, grid: Grid, fraction: float, least: int, arrays: ArrayRecord, config: ConfigRecord, kind: str
-    ) -> dict[str, Message]:
-        """Return a message for each node of a sample: its own cloud model, and how strong it pulls."""
-        hub, layout = self._first_contact(arrays)
-        size = max(int(len(list(grid.get_node_ids())) * fraction), least)
-        chosen, _ = sample_nodes(grid, self.min_available_nodes, size)
-        who = {node.node_id: identity_of(node) for node in grid.get_nodes()}
-        # In the grid's order, not the sample's: rows then stand the same way in every run.
-        known = [(identity, node) for node, identity in who.items() if node in chosen]
-        known = [(identity, node) for identity, node in known if not hub.standing(identity).aside]
-        new = [identity for identity, _ in known if identity not in hub.order]
-        if new:
-            hub.join(new, Rows.cat([self.first] * len(new)))
-        rows = hub.send()
-        messages = {}
-        for identity, node in known:
-            told = ConfigRecord(dict(config))
-            told["strength"] = float(rows[identity]["strength"].params)
-            content = RecordDict(
-                {self.arrayrecord_key: layout.record(rows[identity]["u"]), self.configrecord_key: told}
-            )
-            messages[identity] = Message(content, dst_node_id=node, message_type=kind)
-        return messages
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Return each node's cloud model and the strength of its pull."""
-        if self.fraction_train == 0.0:
-            return []
-        config["server-round"] = server_round
-        least = self.min_train_nodes
-        self.sent = self._messages(grid, self.fraction_train, least, arrays, config, MessageType.TRAIN)
-        log(INFO, "configure_train: %s nodes, each with a cloud model of its own", len(self.sent))
-        return list(self.sent.values())
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Take up the models of the nodes whose replies are as they should be; return their metrics."""
-        if self.hub is None or not self.sent:
-            return None, None
-        valid, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
-        told, contents = {}, {}
-        for who, reply in by_sender(valid, self.sent):
-            try:
-                told[who] = self._decode(reply.content)
-                contents[who] = reply.content
-            except Exception as error:  # whatever a reply holds must not stop the others
-                self._struck(who, one_line(error) or type(error).__name__)
-        good, refused = self.hub.sift(told)
-        for who, reason in refused.items():
-            self._struck(who, reason)
-        if not good:
-            log(WARNING, "aggregate_train: no usable reply in round %s; the models stay as they are", server_round)
-            return None, None
-        for event in self.hub.receive(good)["events"]:
-            log(WARNING, event)
-        return None, self.train_metrics_aggr_fn([contents[who] for who in good], self.weighted_by_key)
-
-    def _decode(self, content: RecordDict) -> Told:
-        assert self.layout is not None
-        records, metrics = list(content.array_records.values()), list(content.metric_records.values())
-        if len(records) != 1 or len(metrics) != 1:
-            raise UserError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
-        samples = reply_checks.check_samples(metrics[0].get(self.weighted_by_key))
-        reply = {"w": self.layout.row(records[0])}
-        reply_checks.check_variances(reply, self.layout.variances)
-        return Told(reply, samples, {})
-
-    def _struck(self, who: str, reason: str) -> None:
-        assert self.hub is not None
-        aside = self.hub.strike(who, reason)
-        log(WARNING, "bad reply from %s: %s%s", who[:16], reason, "; it is set aside" if aside else "")
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Return each node's cloud model, to be scored on its own data."""
-        if self.fraction_evaluate == 0.0:
-            return []
-        config["server-round"] = server_round
-        least = self.min_evaluate_nodes
-        sent = self._messages(grid, self.fraction_evaluate, least, arrays, config, MessageType.EVALUATE)
-        return list(sent.values())
-
-
-class FedAMP(_Attentive):
+class FedAMP(AttentiveStrategy):
     """FedAMP as a Flower strategy: cloud models mixed by the squared distances between the nodes' models.
 
     The first keywords are those of Flower's FedAvg; `lam` to `alpha_every` are those of `fedamp.methods.FedAMP`.
@@ -187,7 +49,6 @@ class FedAMP(_Attentive):
         norm_factor: float = 10.0,
         strikes: int = 3,
     ) -> None:
-        habits = {name: value for name, value in locals().items() if name in _HABITS}
         method = methods.FedAMP(
             lam=lam,
             alpha=alpha,
@@ -199,10 +60,24 @@ class FedAMP(_Attentive):
             attention=attention,
             theta=theta,
         )
-        super().__init__(method, buffers, Rules(norm_factor=norm_factor, strikes=strikes), **habits)
+        super().__init__(
+            method,
+            buffers,
+            Rules(norm_factor=norm_factor, strikes=strikes),
+            fraction_train=fraction_train,
+            fraction_evaluate=fraction_evaluate,
+            min_train_nodes=min_train_nodes,
+            min_evaluate_nodes=min_evaluate_nodes,
+            min_available_nodes=min_available_nodes,
+            weighted_by_key=weighted_by_key,
+            arrayrecord_key=arrayrecord_key,
+            configrecord_key=configrecord_key,
+            train_metrics_aggr_fn=train_metrics_aggr_fn,
+            evaluate_metrics_aggr_fn=evaluate_metrics_aggr_fn,
+        )
 
 
-class HeurFedAMP(_Attentive):
+class HeurFedAMP(AttentiveStrategy):
     """HeurFedAMP as a Flower strategy: cloud models mixed by the cosines between the nodes' models.
 
     The first keywords are those of Flower's FedAvg; `lam` to `alpha_every` are those of `fedamp.methods.HeurFedAMP`;
@@ -232,22 +107,21 @@ class HeurFedAMP(_Attentive):
         norm_factor: float = 10.0,
         strikes: int = 3,
     ) -> None:
-        habits = {name: value for name, value in locals().items() if name in _HABITS}
         method = methods.HeurFedAMP(
             lam=lam, alpha=alpha, alpha_every=alpha_every, sigma=sigma, sharpness=sharpness, self_weight=self_weight
         )
-        super().__init__(method, buffers, Rules(norm_factor=norm_factor, strikes=strikes), **habits)
-
-
-_HABITS = (
-    "fraction_train",
-    "fraction_evaluate",
-    "min_train_nodes",
-    "min_evaluate_nodes",
-    "min_available_nodes",
-    "weighted_by_key",
-    "arrayrecord_key",
-    "configrecord_key",
-    "train_metrics_aggr_fn",
-    "evaluate_metrics_aggr_fn",
-)
+        super().__init__(
+            method,
+            buffers,
+            Rules(norm_factor=norm_factor, strikes=strikes),
+            fraction_train=fraction_train,
+            fraction_evaluate=fraction_evaluate,
+            min_train_nodes=min_train_nodes,
+            min_evaluate_nodes=min_evaluate_nodes,
+            min_available_nodes=min_available_nodes,
+            weighted_by_key=weighted_by_key,
+            arrayrecord_key=arrayrecord_key,
+            configrecord_key=configrecord_key,
+            train_metrics_aggr_fn=train_metrics_aggr_fn,
+            evaluate_metrics_aggr_fn=evaluate_metrics_aggr_fn,
+        )

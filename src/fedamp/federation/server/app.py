@@ -1,4 +1,4 @@
-"""The server's Flower app: reads the federation's folder, plays the rounds, and goes on where it was stopped."""
+"""The server's Flower app: reads the federation's folder, plays the rounds, and continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, disagreement, read_federation
+from fedamp.federation.plan import Federation, Plan, disagreement
+from fedamp.federation.plan_files import read_federation
+from fedamp.federation.server.attendance import Attendance
 from fedamp.federation.server.half_sent import bound_the_wait
-from fedamp.federation.server.record import Record
-from fedamp.federation.server.state import Hub
+from fedamp.federation.server.outbox import Outbox
+from fedamp.federation.server.record import Record, TaskFacts
+from fedamp.federation.server.state import ServerState
 from fedamp.federation.server.strategy import RowStrategy
 from fedamp.federation.wire.metrics import metric_names
 from fedamp.rows import Rows
-from fedamp.runs import setup
+from fedamp.runs.material import outputs_of
+from fedamp.runs.parts import first_models, method_of, optimizer_of
 from fedamp.training.batches import Batching
 
 FOLDER = "FEDAMP_FEDERATION"  # the environment variable with the federation's folder
@@ -28,56 +32,40 @@ RECORD = "record"
 def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     """Play the federation's rounds from wherever its record stands, and return the record."""
     plan = federation.plan
-    if words := disagreement(plan.agreed(), plan.here()):
-        raise UserError(f"the plan of the federation does not fit this installation: {words}")
-    numbers = {member.key: member.number for member in federation.members}
-    method = setup.method_of(plan.config)
-    setup.optimizer_of(plan.config, method)  # one that the method can't take is told now
-    outputs, task = setup.outputs_of(plan.schema)
-
-    def first_models(of: list[int]) -> tuple[Any, Rows]:
-        shape, device = plan.schema.input_shape, torch.device("cpu")
-        return setup.first_models(plan.config, shape, outputs, of, None, device)
-
-    flat, first = first_models([0])
-    batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)
-    hub = Hub(method, federation.rules, first, flat.variances, batching.num_steps)
-    facts = {
-        "names": [member.name for member in federation.members],
-        "task": task.name,
-        "poisoned": [],
-        "groups": None,
-        "input_shape": list(plan.schema.input_shape),
-        "num_outputs": outputs,
-        "parameters": flat.num_params,
-        "engine": "federation",
-        "shift": None,
-        "scale": None,
-    }
-    record = Record(folder, federation, hub, task.metric, facts)
+    if difference := disagreement(plan.agreed(), plan.here()):
+        raise UserError(f"the plan of the federation does not fit this installation: {difference}")
+    record = _record(federation, folder)
     if record.finished():
-        record.say("all rounds are played; raise `rounds` in federation.json to go on")
+        record.say("all rounds have been played; raise `rounds` in federation.json to continue")
         return record
-    record.begin()
-    rounds = plan.config.rounds
-    strategy = RowStrategy(
-        hub,
-        names={member.key: member.name for member in federation.members},
-        first_model=lambda who: first_models([numbers[who]])[1],
-        agreement=plan.here(),
-        metrics=metric_names(task.metric),
-        rounds=rounds,
-        after=record.after,
-        last=record.last,
-        say=record.say,
-        admitted=record.admitted,
-        status=record.status,
-        life=record.life,
-        starts=record.starts,
-    )
+    state, rounds = record.state, plan.config.rounds
+    outbox = Outbox(state, plan.here(), record.begin())
+    names = {member.key: member.name for member in federation.members}
+    numbers = {member.key: member.number for member in federation.members}
+    attendance = Attendance(state, names, lambda who: _first_model(plan, numbers[who])[1], outbox, record)
+    strategy = RowStrategy(state, attendance, outbox, record, metric_names(record.facts.metric), rounds)
     while not record.finished():  # a round that did not count is played again
-        strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - hub.k), timeout=federation.rules.reply_timeout)
+        strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - state.k), timeout=federation.rules.reply_timeout)
     return record
+
+
+def _record(federation: Federation, folder: Path) -> Record:
+    """Return the federation's record, not yet begun, with a state that no silo has joined."""
+    plan = federation.plan
+    method = method_of(plan.config)
+    optimizer_of(plan.config, method)  # one that the method can't take is refused now
+    outputs, task = outputs_of(plan.schema)
+    flat, first = _first_model(plan, 0)
+    batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)
+    state = ServerState(method, federation.rules, first, flat.variances, batching.num_steps)
+    facts = TaskFacts(task.name, task.metric, plan.schema.input_shape, outputs, flat.num_params)
+    return Record(folder, federation, state, facts)
+
+
+def _first_model(plan: Plan, number: int) -> tuple[Any, Rows]:
+    """Return the model of a plan, and the first row `(1, d)` of the silo with this number."""
+    outputs, _ = outputs_of(plan.schema)
+    return first_models(plan.config, plan.schema.input_shape, outputs, [number], None, torch.device("cpu"))
 
 
 app = ServerApp()

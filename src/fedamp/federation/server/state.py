@@ -1,7 +1,7 @@
 """The server's half over a network: rows by who they belong to, in any order of coming. It knows no Flower.
 
 An identity is a text that stays the same when a silo comes back: the hash of its key. Rows stand in the order in
-which the silos came; what is told to people stands in the order of the members.
+which the silos came; what people read stands in the order of the members.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Standing:
 
     accepted: int = 0  # the last round whose reply was taken, 0 for none
     strikes: int = 0  # bad replies in a row
-    aside: bool = False
+    aside: bool = False  # after too many of them: left out until the operator lets it in again
     reason: str | None = None  # why the last reply was not taken
     since: int | None = None  # the round since which it has been missing
     samples: int | None = None
@@ -35,25 +35,25 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reply:
     """A reply that was decoded: what the method gets, and what people read."""
 
-    reply: Message
+    rows: Message
     samples: int
     metrics: Mapping[str, float]
 
 
 @dataclass
-class Hub:
-    """A method's server half for silos that come, go and return. `k` rounds are done."""
+class ServerState:
+    """A method's server half for silos that come, go and return. `k` rounds have been played."""
 
     method: Method
     rules: Rules
     first: Rows  # a first model (1, d), to know what messages look like
     variances: Tensor | None = None  # which of a model's buffers are variances, (b,)
-    steps: Callable[[int], float] = float  # that a silo takes in a round, by its samples; in proportion where not known
+    steps: Callable[[int], float] = float  # of a silo in a round, by its samples; in proportion to them if not known
     k: int = 0
-    state: State | None = None
+    method_state: State | None = None
     order: list[str] = field(default_factory=list)  # whose row is where
     standings: dict[str, Standing] = field(default_factory=dict)
     sent: State | None = None  # the state as it was when the present round was sent
@@ -71,48 +71,48 @@ class Hub:
         return self.standings.setdefault(identity, Standing())
 
     def join(self, identities: Sequence[str], w: Rows) -> None:
-        """Give new silos their rows, with their first models; of those who begin together, what is shared is made."""
-        own = self.method.server_init(w)
-        self.state = own if self.state is None else self.state.append(own)
+        """Give new silos their rows, with their first models; what the first ones share is made from all of theirs."""
+        new = self.method.server_init(w)
+        self.method_state = new if self.method_state is None else self.method_state.append(new)
         self.order.extend(identities)
         for identity in identities:
             self.standing(identity)
 
     def send(self) -> dict[str, Message]:
         """Return what the next round sends to each silo that has a row."""
-        assert self.state is not None, "no silo has joined"
-        self.sent, self.message = self.method.server_send(self.state, self.k + 1)
+        assert self.method_state is not None, "no silo has joined"
+        self.sent, self.message = self.method.server_send(self.method_state, self.k + 1)
         return {identity: self._part(slice(i, i + 1)) for i, identity in enumerate(self.order)}
 
     def _part(self, index: slice | Tensor) -> Message:
         return {name: rows[index] for name, rows in self.message.items()}
 
-    def sift(self, replies: Mapping[str, Told]) -> tuple[dict[str, Told], dict[str, str]]:
+    def sift(self, replies: Mapping[str, Reply]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies that can be used, and why each of the others can't."""
-        measured = {who: self._measured(who, told) for who, told in replies.items()}
+        measured = {who: self._measured(who, reply) for who, reply in replies.items()}
         known = [standing.lengths for standing in self.standings.values() if standing.lengths]
         away = torch.tensor([identity not in replies for identity in self.order])
         waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
         sound = {who: one for who, one in measured.items() if one is not None}
         found = vetted.refused(sound, self.rules, waiting, [*known, self.first_lengths])
-        refused = dict.fromkeys(measured.keys() - sound.keys(), "its length is beyond all numbers")
+        refused = dict.fromkeys(measured.keys() - sound.keys(), "its norm is too large to be computed")
         refused |= {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
-        return {who: told for who, told in replies.items() if who not in refused}, refused
+        return {who: reply for who, reply in replies.items() if who not in refused}, refused
 
-    def _measured(self, who: str, told: Told) -> vetted.Measured | None:
+    def _measured(self, who: str, reply: Reply) -> vetted.Measured | None:
         """Return a reply in numbers; None for one whose values are finite, but not their squares."""
-        i, steps = self.order.index(who), torch.tensor([[self.steps(told.samples)]])
-        (one,) = vetted.measure(told.reply, self._part(slice(i, i + 1)), self.method, steps)
-        return None if one is None else replace(one, lengths={**one.lengths, "samples": float(told.samples)})
+        i, steps = self.order.index(who), torch.tensor([[self.steps(reply.samples)]])
+        (one,) = vetted.measure(reply.rows, self._part(slice(i, i + 1)), self.method, steps)
+        return None if one is None else replace(one, lengths={**one.lengths, "samples": float(reply.samples)})
 
-    def receive(self, replies: Mapping[str, Told]) -> dict[str, Any]:
-        """Take the round's replies, and return what the method says of it. They have been sifted."""
+    def receive(self, replies: Mapping[str, Reply]) -> dict[str, Any]:
+        """Take the round's replies, which have been sifted, and return the method's diagnostics."""
         assert self.sent is not None, "nothing was sent"
         present = torch.tensor([identity in replies for identity in self.order])
         here = [identity for identity in self.order if identity in replies]
-        reply = {name: Rows.cat([replies[who].reply[name] for who in here]) for name in self.reply_like}
+        reply = {name: Rows.cat([replies[who].rows[name] for who in here]) for name in self.reply_like}
         diagnostics = self.method.diagnostics(self.sent)
-        self.state = self.method.server_receive(self.sent, reply, present)
+        self.method_state = self.method.server_receive(self.sent, reply, present)
         self.k += 1
         for who in here:
             standing = self.standing(who)
@@ -139,12 +139,11 @@ class Hub:
 
     def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
         """Return all that is needed to go on after a stop."""
-        assert self.state is not None, "no silo has joined"
+        assert self.method_state is not None, "no silo has joined"
         standings = {who: vars(standing) for who, standing in self.standings.items()}
-        told = {"order": self.order, "standings": standings, **how}
-        return Checkpoint(self.k, self.state, State(0), xi, told)
+        return Checkpoint(self.k, self.method_state, State(0), xi, {"order": self.order, "standings": standings, **how})
 
     def restore(self, saved: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        self.k, self.state, self.order = saved.k, saved.server, list(saved.how["order"])
+        self.k, self.method_state, self.order = saved.k, saved.server, list(saved.how["order"])
         self.standings = {who: Standing(**values) for who, values in saved.how["standings"].items()}

@@ -20,7 +20,8 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedamp.federation.plan import Seat, read_seat
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
 
@@ -32,13 +33,13 @@ LOG = "log.txt"
 class House:
     """Where a silo keeps what it has."""
 
-    seat: Seat
+    config: SiloConfig
     data: Path
     folder: Path  # for memory, models and log
 
     def open(self, theirs: Any) -> Silo:
         """Return the silo, ready to train."""
-        return open_silo(self.seat, self.data, self.folder, theirs)
+        return open_silo(self.config, self.data, self.folder, theirs)
 
     def log(self, text: str) -> None:
         """Write a line for the silo's operator; a disk that is full must not end the round, nor tell of itself."""
@@ -51,7 +52,7 @@ class House:
 def house_of(context: Context) -> House:
     """Return the house that `fedamp silo up` told the SuperNode of."""
     bundle = Path(str(context.node_config["bundle"]))
-    return House(read_seat(bundle), Path(str(context.node_config["data"])), bundle / RUN)
+    return House(read_silo_config(bundle), Path(str(context.node_config["data"])), bundle / RUN)
 
 
 def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
@@ -104,7 +105,7 @@ def _refusal(public: str, house: House | None, private: str) -> RecordDict:
 
 
 def _query(silo: Silo, house: House, message: Message) -> RecordDict:
-    house.log(f"first contact with the federation {silo.seat.plan.name!r}: {silo.samples} training samples")
+    house.log(f"first contact with the federation {silo.config.plan.name!r}: {silo.samples} training samples")
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
 
@@ -126,7 +127,7 @@ def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
 
 def _told(silo: Silo, metrics: dict[str, float]) -> str:
     """Return the scores in words."""
-    metric = silo.setup.training.task.metric
+    metric = silo.setup.trainer.task.metric
     words = {"own": "own model", "received": "received model"}
     scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in words}
     form = "{} {:.2%}" if metric == "accuracy" else "{} RMSE {:.4g}"

@@ -17,8 +17,9 @@ from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
-from fedamp.federation.plan import SCHEMA, SILO, Seat, disagreement, read_seat
-from fedamp.federation.processes import programs
+from fedamp.federation.plan import SiloConfig, disagreement
+from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
+from fedamp.federation.processes import launch
 from fedamp.federation.silo import guard
 
 FILES = (SILO, SCHEMA, "ca.crt", "key")
@@ -41,26 +42,26 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     yield complete
     if complete.fault:
         return
-    seat = read_seat(bundle)
+    silo_config = read_silo_config(bundle)
     yield _try("key", lambda: _key(bundle / "key"))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
-    yield _try("Flower", lambda: programs.program("flower-supernode") and "")
+    yield _try("Flower", lambda: launch.flower_program("flower-supernode") and "")
     yield _try("guard", lambda: _guard(bundle))
-    yield _try("version", lambda: _version(seat, bundle))
-    readable = _try("data", lambda: _data(seat, data))
+    yield _try("version", lambda: _version(silo_config, bundle))
+    readable = _try("data", lambda: _data(silo_config, data))
     yield readable
     if not readable.fault:
-        yield _try("model", lambda: _model(seat, bundle, data))
+        yield _try("model", lambda: _model(silo_config, bundle, data))
     if not offline:
-        yield _try("server", lambda: _server(seat, bundle / "ca.crt"))
+        yield _try("server", lambda: _server(silo_config, bundle / "ca.crt"))
 
 
-def check_quickly(bundle: Path, data: Path) -> Seat:
-    """Return a bundle's seat; the first fault that shows without the network is an error."""
+def check_quickly(bundle: Path, data: Path) -> SiloConfig:
+    """Return what a bundle says; the first fault that shows without the network is an error."""
     for finding in check(bundle, data, offline=True):
         if finding.fault:
             raise UserError(f"{finding.what}: {finding.fault}")
-    return read_seat(bundle)
+    return read_silo_config(bundle)
 
 
 def use_code(bundle: Path) -> None:
@@ -83,8 +84,8 @@ def _bundle(bundle: Path) -> str:
     missing = [name for name in FILES if not (bundle / name).is_file()]
     if missing:
         raise UserError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
-    seat = read_seat(bundle)
-    return f"silo {seat.name} of the federation {seat.plan.name}"
+    silo_config = read_silo_config(bundle)
+    return f"silo {silo_config.name} of the federation {silo_config.plan.name}"
 
 
 def _key(key: Path) -> str:
@@ -119,32 +120,32 @@ def _guard(bundle: Path) -> str:
     return "only the installed package is run here, whatever the server sends"
 
 
-def _version(seat: Seat, bundle: Path) -> str:
+def _version(silo_config: SiloConfig, bundle: Path) -> str:
     use_code(bundle)
-    here = seat.plan.here()
-    if words := disagreement(seat.plan.agreed(), here):
+    here = silo_config.plan.here()
+    if words := disagreement(silo_config.plan.agreed(), here):
         raise UserError(f"{words} (there: the plan of the federation); install what the plan says")
     return f"fedamp {here['version']}"
 
 
-def _data(seat: Seat, data: Path) -> str:
-    raw, schema = read_silo(data, seat.plan.config.label), seat.plan.schema
+def _data(silo_config: SiloConfig, data: Path) -> str:
+    raw, schema = read_silo(data, silo_config.plan.config.label), silo_config.plan.schema
     apply_schema(schema, raw)
     told = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
     warnings = [f"warning: {line}" for line in told]
     return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
 
 
-def _model(seat: Seat, bundle: Path, data: Path) -> str:
+def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
     from fedamp.federation.silo.round import open_silo
 
-    silo = open_silo(seat, data, bundle / "run")
+    silo = open_silo(silo_config, data, bundle / "run")
     held = len(silo.setup.clients.test[0])
-    return f"{seat.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    return f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
 
 
-def _server(seat: Seat, authority: Path) -> str:
-    host, _, port = seat.server.rpartition(":")
+def _server(silo_config: SiloConfig, authority: Path) -> str:
+    host, _, port = silo_config.server.rpartition(":")
     host = host.strip("[]")
     context = ssl.create_default_context(cafile=str(authority))
     connection = http.client.HTTPSConnection(host, int(port), timeout=WAIT, context=context)
@@ -152,16 +153,17 @@ def _server(seat: Seat, authority: Path) -> str:
         connection.request("GET", "/health")
         date = connection.getresponse().getheader("Date")
     except ssl.SSLCertVerificationError as error:
-        raise UserError(f"{seat.server} is not the federation's server: {error.verify_message}") from None
+        raise UserError(f"{silo_config.server} is not the federation's server: {error.verify_message}") from None
     except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UserError(
-            f"{seat.server} can't be reached ({why}); is the server up, and the port open? (--offline leaves this out)"
+            f"{silo_config.server} can't be reached ({why}); is the server up, and its port open? "
+            "(--offline skips this check)"
         ) from None
     finally:
         connection.close()
     _clock(date)
-    return f"{seat.server} answers, and it is the right one"
+    return f"{silo_config.server} answers, and it is the right one"
 
 
 def _clock(date: str | None) -> None:

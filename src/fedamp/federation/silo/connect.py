@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedamp.federation.plan import Seat
-from fedamp.federation.processes import programs
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.processes import launch, locks, logs, ports
+from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.silo import guard
 
 PAUSE, LONGEST = 3.0, 60.0  # seconds between two tries
@@ -24,7 +25,7 @@ CONNECTED, REFUSED = "SuperNode ID:", "Failed to activate SuperNode"  # in Flowe
 Say = Callable[[str], None]
 
 
-def command_of(seat: Seat, bundle: Path, data: Path) -> list[str]:
+def command_of(silo_config: SiloConfig, bundle: Path, data: Path) -> list[str]:
     """Return the command that connects a silo; it writes down for the client app where bundle and data are."""
     node = bundle / "run" / "node.toml"
     node.parent.mkdir(mode=0o700, exist_ok=True)
@@ -32,29 +33,29 @@ def command_of(seat: Seat, bundle: Path, data: Path) -> list[str]:
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
     node.write_text("bundle = {}\ndata = {}\n".format(*texts), encoding="utf-8")
     return [
-        *(programs.program("flower-supernode"), "--superlink", seat.server),
+        *(launch.flower_program("flower-supernode"), "--superlink", silo_config.server),
         *("--root-certificates", str(bundle / "ca.crt"), "--auth-supernode-private-key", str(bundle / "key")),
-        *("--host", "127.0.0.1", "--port", str(programs.free_port()), "--node-config", str(node)),
+        *("--host", "127.0.0.1", "--port", str(ports.free_port()), "--node-config", str(node)),
     ]
 
 
-def up(seat: Seat, bundle: Path, data: Path, say: Say) -> None:
+def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
     """Take part until Ctrl-C; whenever the connection's program ends it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
     run.mkdir(mode=0o700, exist_ok=True)
-    with programs.ending_in_order(), programs.only_one(run / "up.lock", f"silo {seat.name} of {bundle}"):
-        follower = programs.Follower(run / "log.txt")
-        log = programs.begin_log(run / "supernode.log")
-        env = programs.environment(run / "flwr", bundle / "code")
+    with launch.ending_in_order(), locks.only_one(run / "up.lock", f"silo {silo_config.name} of {bundle}"):
+        follower = logs.Follower(run / "log.txt")
+        log = logs.begin_log(run / "supernode.log")
+        env = launch.environment(run / "flwr", bundle / "code")
         guard.write_programs(run / "bin")
         env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
-        say(f"silo {seat.name} takes part at {seat.server}; Ctrl-C leaves")
+        say(f"silo {silo_config.name} takes part at {silo_config.server}; Ctrl-C leaves")
         pause = PAUSE
         while True:
             began = time.monotonic()
-            flower = programs.Follower(log)
-            with programs.kept(command_of(seat, bundle, data), env, log) as process:
+            flower = logs.Follower(log)
+            with launch.running(command_of(silo_config, bundle, data), env, log) as process:
                 seen = _follow(process, flower, follower, say)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); another try in {pause:.0f} s")
@@ -62,12 +63,12 @@ def up(seat: Seat, bundle: Path, data: Path, say: Say) -> None:
             pause = min(2 * pause, LONGEST)
 
 
-def _follow(process: subprocess.Popen[bytes], flower: programs.Follower, app: programs.Follower, say: Say) -> list[str]:
+def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.Follower, say: Say) -> list[str]:
     """Hand on the client app's lines until the connection's program ends; return the last lines of that program."""
     seen: list[str] = []
     connected, patience, ended = False, time.monotonic() + PATIENCE, False
     while not ended:
-        ended = programs.wait_until(lambda: process.poll() is not None, TICK)
+        ended = wait_until(lambda: process.poll() is not None, TICK)
         new = flower.lines()
         seen = [*seen, *new][-40:]
         if not connected and any(CONNECTED in line for line in new):

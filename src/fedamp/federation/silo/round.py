@@ -14,15 +14,16 @@ from typing import Any
 
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
-from fedamp.federation.plan import Seat, disagreement
+from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_checks
 from fedamp.records.metrics import finite
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
-from fedamp.runs.setup import Setup, assemble, outputs_of, silo_material
-from fedamp.training.choice import use_threads
+from fedamp.runs.material import outputs_of, silo_material
+from fedamp.runs.setup import Setup, assemble
 from fedamp.training.evaluate import evaluate
+from fedamp.training.process import use_threads
 
 
 class UnwillingError(UserError):
@@ -37,7 +38,7 @@ class UnwillingError(UserError):
 class Silo:
     """A silo that is ready: its data read, its model built."""
 
-    seat: Seat
+    config: SiloConfig
     setup: Setup  # of one client: this silo
     memory: Memory
     models: Path  # where the silo's models are put for its own use
@@ -59,13 +60,13 @@ class Silo:
 
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""
-        method, training, clients = self.setup.method, self.setup.training, self.setup.clients
+        method, trainer, clients = self.setup.method, self.setup.trainer, self.setup.clients
         state = self._state(accepted)
         message = self._here(message)
         with use_threads(self.setup.choice.threads):
             scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
             clock = time.perf_counter()
-            local = training.local(clients, k)
+            local = trainer.local(clients, k)
             state, reply = method.client_update(state, message, local)
             seconds = time.perf_counter() - clock
             models = method.client_models(state, message)
@@ -105,13 +106,13 @@ class Silo:
         return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
 
     def _scores(self, first: str, models: Mapping[str, Rows]) -> dict[str, float]:
-        training, clients, scores = self.setup.training, self.setup.clients, {}
+        trainer, clients, scores = self.setup.trainer, self.setup.clients, {}
         for on in ("test", "validation"):
             if not getattr(clients, on):
                 continue
             for entry, rows in models.items():
-                score = evaluate(training, clients, rows, on)
-                scores[f"{first}{on}.{entry}.{training.task.metric}"] = float(score.metric)
+                score = evaluate(trainer, clients, rows, on)
+                scores[f"{first}{on}.{entry}.{trainer.task.metric}"] = float(score.metric)
                 scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
         return scores
 
@@ -120,32 +121,38 @@ class Silo:
         each one's own score. What was received in round k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
-        flat, plan = self.setup.training.model, self.seat.plan
+        flat, plan = self.setup.trainer.model, self.config.plan
         shape, outputs = plan.schema.input_shape, outputs_of(plan.schema)[0]
         how = export.how_to_build(plan.config, flat.module, shape, outputs)
-        metric = self.setup.training.task.metric
+        metric = self.setup.trainer.task.metric
         for entry, row in models.items():
             score = {
                 "metric": metric,
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
                 "round": k - 1 if entry == "received" else k,
             }
-            told = {**how, **export.how_to_encode(plan.schema), "silo": self.seat.name, "entry": entry, "score": score}
+            told = {
+                **how,
+                **export.how_to_encode(plan.schema),
+                "silo": self.config.name,
+                "entry": entry,
+                "score": score,
+            }
             export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
 
 
-def open_silo(seat: Seat, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
+def open_silo(silo_config: SiloConfig, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
     """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known."""
-    here = seat.plan.here()
-    if words := disagreement(seat.plan.agreed(), here):
+    here = silo_config.plan.here()
+    if words := disagreement(silo_config.plan.agreed(), here):
         raise UnwillingError("its installation does not fit the plan", f"the plan of the bundle does not fit: {words}")
     if theirs is not None and (words := disagreement(theirs, here)):
         told = disagreement(here, theirs)
         raise UnwillingError(f"its plan is another: {told}", f"the server has another plan: {words}")
-    config = replace(seat.plan.config, engine="loop")
+    config = replace(silo_config.plan.config, engine="loop")
     try:
         raw = read_silo(data, config.label)
-        material = silo_material(config, [raw], seat.plan.schema, [seat.number])
+        material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    return Silo(seat, assemble(config, material), Memory(folder / "memory"), folder / "models")
+    return Silo(silo_config, assemble(config, material), Memory(folder / "memory"), folder / "models")

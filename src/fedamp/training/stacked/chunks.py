@@ -9,17 +9,20 @@ import torch
 
 from fedamp.errors import UserError
 
+ALL_AT_ONCE = 1 << 30
+"""More clients than there are."""
+
 
 @dataclass
 class Chunks:
     """How many clients are taken at once; halved for good where memory runs out."""
 
-    size: int = 1 << 30
+    size: int = ALL_AT_ONCE
 
     def over(self, num_clients: int, work: Callable[[slice], None], free: Callable[[], None]) -> list[str]:
-        """Do the work for all clients, a slice after the other, and return what is to be told.
+        """Do the work for all clients, one slice after another, and return messages for the user.
 
-        The work must leave no trace of a slice that it did not end; `free` gives back what memory it can.
+        The work must leave no trace of a slice that it did not finish; `free` gives back what memory it can.
         """
         begin, events = 0, []
         while begin < num_clients:
@@ -38,7 +41,7 @@ class Chunks:
         except torch.OutOfMemoryError:
             if part.stop - part.start == 1:
                 raise UserError(
-                    "one client's training alone does not fit into the device's memory; lower batch_size, take "
+                    "one client's training alone does not fit into the device's memory; lower batch_size, use "
                     "precision bf16, or train on the CPU"
                 ) from None
             return False  # handled when this frame, and all that it kept alive, is gone
@@ -49,6 +52,6 @@ class Chunks:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return (
-            f"{tried} clients at once did not fit into the device's memory; from here on it is {self.size} at once. "
-            "Nothing is lost but time"
+            f"{tried} clients at once did not fit into the device's memory; from now on they are taken {self.size} at "
+            "a time. This costs time, and nothing else"
         )

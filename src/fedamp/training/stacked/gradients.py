@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
@@ -14,14 +12,13 @@ from fedamp.training.stacked.graphs import Graphs
 from fedamp.training.tasks import Task
 
 
-@dataclass(frozen=True)
 class Gradients:
-    """Of one model and one task; what a GPU has recorded of them stays from round to round."""
+    """The gradients of one model and one task; what a GPU has recorded of them stays from round to round."""
 
-    model: FlatModel
-    task: Task
-    graphs: Graphs = field(default_factory=Graphs, compare=False)
-    events: list[str] = field(default_factory=list, compare=False)  # what is to be told
+    def __init__(self, model: FlatModel, task: Task, events: list[str] | None = None) -> None:
+        self.model, self.task = model, task
+        self.graphs = Graphs()
+        self.events: list[str] = [] if events is None else events  # messages for the user
 
     def __call__(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, call: int = 0

@@ -15,10 +15,10 @@ PATIENCE = 3
 """Plain calls before a shape is recorded. They also let cuDNN look for its fastest convolutions."""
 
 NEVER = -(1 << 60)
-"""Calls counted from here never get to be recorded."""
+"""A count from which no call is ever recorded."""
 
 KEPT = 16
-"""Shapes that are recorded at the most; each keeps its inputs on the device."""
+"""Shapes that are recorded at most; each keeps its inputs on the device."""
 
 
 class Graphs:
@@ -60,7 +60,7 @@ def _record(function: Function, inputs: tuple[Tensor, ...], pool: Any) -> _Recor
     stream = torch.cuda.current_stream()
     try:
         return _Recorded(function, inputs, pool)
-    except Exception:  # the plain call works, or tells its own error
+    except Exception:  # the plain call works, or raises its own error
         torch.cuda.set_stream(stream)  # a capture that fails does not always leave its stream
         torch.cuda.synchronize()
         return None

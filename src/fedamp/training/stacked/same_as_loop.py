@@ -1,8 +1,10 @@
-"""What a user's module does, measured before a run and not believed.
+"""What a user's module really does: measured before a run, not taken on trust.
 
-Whether it does side by side what it does alone: known layers may stand in a place where clients would mix (a pool over
-pictures without a channel axis), be used twice, or be patched; a module of one's own may promise more than it keeps.
-Whether a pass changes the next one. Whether a scoring pass draws random numbers.
+- Whether it does side by side what it does alone: known layers may stand in a place where clients would mix (a pool
+  over pictures without a channel axis), be used twice, or be patched; a user's own module may promise more than it
+  keeps.
+- Whether a pass changes the next one.
+- Whether a scoring pass draws random numbers.
 
 In float64 on the CPU, where rounding is no excuse.
 """
@@ -29,13 +31,13 @@ def same_as_loop(model: FlatModel, x: Tensor) -> bool:
     try:
         probe = FlatModel(model.fresh().cpu().double())
         return all(_same(probe, x.detach().cpu().double(), training) for training in (True, False))
-    except Exception:  # whatever a module does: then vmap is tried
+    except Exception:  # whatever a module may do: then vmap is tried
         return False
 
 
 def _same(probe: FlatModel, x: Tensor, training: bool) -> bool:
     stream, row = torch.Generator().manual_seed(0), probe.row()
-    # Different for the two: what is mixed up between equal clients does not show. Variances must stay positive.
+    # Different for the two: a mix-up between equal clients would not show. Variances must stay positive.
     params = row.params + 0.1 * torch.randn(2, probe.num_params, generator=stream, dtype=torch.float64)
     buffers = row.buffers + torch.rand(2, probe.num_buffers, generator=stream, dtype=torch.float64)
     together = params.clone().requires_grad_()
@@ -45,14 +47,14 @@ def _same(probe: FlatModel, x: Tensor, training: bool) -> bool:
     return all(_close((outputs[i], gradients[i], after[i]), results) for i, results in enumerate(alone))
 
 
-def carried(model: FlatModel, x: Tensor) -> list[str] | None:
-    """Return what a pass leaves behind that changes the next one, as words; None where a pass changes nothing.
+def left_behind(model: FlatModel, x: Tensor) -> list[str] | None:
+    """Return what a pass leaves behind that changes the next one, in words; None where a pass changes nothing.
 
     `x` are samples of two clients, `(2, B, ...)`: after passes over the second one's the first one's must give what
     they gave before.
     """
     for dtype, tolerance in ((torch.float64, TOLERANCE), (model.dtype, 1e-3)):  # some modules take one type alone
-        with contextlib.suppress(Exception):  # whatever a module does: then nothing can be said of it
+        with contextlib.suppress(Exception):  # whatever a module may do: then nothing can be said of it
             probe = FlatModel(model.fresh().cpu().to(dtype))
             mine, other = x.detach().cpu().to(dtype if x.is_floating_point() else x.dtype)
             before = _both_modes(probe, mine)

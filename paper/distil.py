@@ -1,0 +1,77 @@
+"""What is kept of a run: a few kilobytes that hold all that the page shows."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import fedamp
+from fedamp.config import RunConfig
+from fedamp.records.metrics import counted_clients, score_table, summarise
+from fedamp.report.figures import recovery
+
+ENTRIES = ("own", "received")
+
+
+def distil(
+    config: RunConfig, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Return a run's scores on test and validation samples, its weights `xi` of shape (K, m, m), and its groups."""
+    result: dict[str, Any] = {"description": config.to_dict(), "groups": groups}
+    counted = counted_clients(config.clients, config.poisoned)
+    for entry in ENTRIES:
+        result |= _test_scores(lines, entry, counted)
+    validation = _validation_scores(lines, counted)
+    if validation:
+        result["validation"] = validation
+    if xi is not None and groups is not None:
+        result["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
+        if config.seed == 0 and not validation:  # what a figure shows
+            result["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
+    result["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
+    result["seconds"] = round(sum(line["seconds"] for line in lines), 1)
+    return result
+
+
+def _test_scores(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequence[bool]) -> dict[str, Any]:
+    """Return the test accuracies of one of a run's two models, in percent; nothing where there is no such model."""
+    table = score_table(lines, entry)
+    if not len(table):
+        return {}
+    summary = summarise(table, counted=counted)
+    scores = {
+        "best": round(summary.best, 3),
+        "best_round": summary.best_round,
+        "last": round(summary.last, 3),
+        "per_client": [round(value, 1) for value in summary.per_client],
+        "curve": [round(mean, 2) for mean in mean_accuracies(table, counted)],
+    }
+    return {entry: scores}
+
+
+def mean_accuracies(table: NDArray[np.float64], counted: Sequence[bool]) -> list[float]:
+    """Return the mean accuracy after each round, in percent, over the clients that are counted."""
+    return [100 * float(row[list(counted)].mean()) for row in table]
+
+
+def _validation_scores(lines: Sequence[Mapping[str, Any]], counted: Sequence[bool]) -> dict[str, float]:
+    """Return the best mean validation accuracy of each of a run's models, in percent."""
+    scored = [entry for entry in ENTRIES if any(entry in line.get("validation", {}) for line in lines)]
+    tables = {entry: score_table(lines, entry, on="validation") for entry in scored}
+    return {entry: round(summarise(table, counted=counted).best, 3) for entry, table in tables.items()}
+
+
+def _shown(rounds: int) -> list[int]:
+    """Return the rounds whose weights are kept: the last, and one on the way."""
+    return sorted({min(10, rounds), rounds})
+
+
+def surroundings() -> dict[str, Any]:
+    """Return what a result depends on besides its configuration: the device, and the versions."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {platform.machine()}"
+    return {"device": device, "torch": torch.__version__, "fedamp": fedamp.__version__}

@@ -1,0 +1,56 @@
+"""Which runs are still to be done, and how several processes on one machine share them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from paper.experiments import Cell, table
+
+
+def missing(tables: Sequence[str], only: str = "") -> list[Cell]:
+    """Return the cells without a result that do not wait for tuning, in order; `only`: labels that begin like this."""
+    cells = [cell for name in tables for cell in table(name)]
+    return [cell for cell in cells if cell.label.startswith(tuple(only.split(","))) and not cell.path.exists()]
+
+
+@contextlib.contextmanager
+def claimed(cell: Cell) -> Iterator[bool]:
+    """Hold a cell unless another process on this machine holds it: the lock ends with the process."""
+    name = hashlib.sha256(str(cell.path.resolve()).encode()).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"fedamp-{os.getuid()}-{name}").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield not cell.path.exists()
+
+
+def cells_to_run(tables: Sequence[str], only: str, deadline: float) -> Iterator[Cell]:
+    """Return one cell after the other that no other process has, until none is missing or the time is up.
+
+    A cell is held until the next one is asked for.
+    """
+    held: set[Path] = set()  # by other processes
+    while time.monotonic() < deadline:
+        # Looked up anew each time: others run too, and what is tuned decides what comes after it.
+        cells = missing(tables, only)
+        if not cells:
+            return
+        cell = next((cell for cell in cells if cell.path not in held), None)
+        if cell is None:  # others are at work on all of them, and something may come after theirs
+            time.sleep(5)
+            held.clear()
+            continue
+        with claimed(cell) as mine:
+            if mine:
+                yield cell
+            else:
+                held.add(cell.path)

@@ -1,0 +1,86 @@
+"""`fedamp compare`: several methods and seeds over one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedamp.cli.options import config_fields, given_flags, takes_config
+from fedamp.cli.report import Render, renderer
+from fedamp.cli.run import Config, DataDir, Details, Flag, Preset
+from fedamp.cli.terminal import INTERRUPTED, Bars, fail, out, warn
+from fedamp.config.run_config import RunConfig
+from fedamp.errors import UserError
+
+if TYPE_CHECKING:
+    from fedamp.records.reading import RunRecord
+    from fedamp.runs.compare import Planned
+
+CompareFlags = takes_config(config_fields(leave_out=("method",)))
+
+
+def compare_command(
+    context: typer.Context,
+    methods: Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate always takes part.")] = "all",
+    seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,
+    against: Annotated[str | None, Flag(help="The method that the others' p values are against.")] = None,
+    grid: Annotated[list[str] | None, Flag(help="Values to choose from by validation, say method.sigma=1,10.")] = None,
+    format: Annotated[str, Flag(help="How the table is printed: text, csv or markdown.")] = "text",
+    preset: Preset = None,
+    data_dir: DataDir = None,
+    folder: Annotated[
+        Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
+    ] = None,
+    config: Config = None,
+    details: Details = None,
+) -> None:
+    """Run several methods and seeds over one setting, and show who gains; the same command continues after a stop."""
+    from fedamp import checks
+    from fedamp.config.sources import configured
+    from fedamp.runs import compare
+
+    if seeds < 1:
+        raise UserError(f"seeds is {seeds}; expected a whole number of 1 or more")
+    flags, names = given_flags(context), compare.method_names(methods)
+
+    def config_for(method: str) -> RunConfig:
+        mine = compare.overrides_for(method, details or [], names)
+        return configured(preset, config, {**flags, "method": method}, mine)
+
+    if against is not None:
+        checks.one_of("against", against, names)
+    first = flags.get("seed", RunConfig.seed)
+    values, render = compare.parse_grid(grid or []), renderer(format)
+    runs = compare.plan(config_for, names, range(first, first + seeds), values)
+    folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
+    play_comparison(runs, folder, data_dir, against, render)
+    if format == "text":
+        out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True)
+
+
+def play_comparison(
+    runs: Sequence[Planned], folder: Path, data_dir: Path | None, against: str | None, render: Render
+) -> None:
+    """Play what is not finished yet, and print the table."""
+    from fedamp.methods import METHODS
+    from fedamp.report.table import comparison_table
+    from fedamp.runs import compare
+
+    with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
+        try:
+            compare.play_all(runs, folder, data_dir, bars.advance)
+        except KeyboardInterrupt:
+            fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
+    settled = compare.settle(runs, folder)
+    print(render(comparison_table(settled, against)))
+    for each in _common_warnings(settled):
+        warn(each)
+
+
+def _common_warnings(records: Sequence[RunRecord]) -> list[str]:
+    """Return the warnings that all runs have: they are about the data, not about a method."""
+    warnings = [(record.result or {}).get("warnings", []) for record in records]
+    return [each for each in (warnings[0] if warnings else []) if all(each in others for others in warnings)]

@@ -1,0 +1,44 @@
+"""`fedamp list`: what there is to choose from, and what each parameter of a choice means."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedamp import checks
+from fedamp.cli.terminal import out
+
+
+def list_command(
+    kind: Annotated[str, typer.Argument(help="methods, data, settings, models, attention or presets.")],
+    name: Annotated[str | None, typer.Argument(help="One of them: its parameters are explained.")] = None,
+) -> None:
+    """Show what there is to choose from, with parameters and defaults; or explain one choice."""
+    from fedamp.cli.listing import KINDS, entries
+
+    checks.one_of("list", kind, [*KINDS, "presets"])
+    found = entries(kind)
+    if name is not None:
+        checks.one_of(kind.removesuffix("s"), name, [each for each, _, _ in found])
+    for each, parameters, about in found:
+        if name not in (None, each):
+            continue
+        out.print(Text.assemble((each, "bold"), f"  {about}"), soft_wrap=True)
+        if name is not None:
+            _explain(kind, name)
+        elif parameters:
+            out.print(f"    {parameters}", soft_wrap=True)
+
+
+def _explain(kind: str, name: str) -> None:
+    """Print each parameter with its default, meaning, unit, range and source."""
+    from fedamp.cli.listing import KINDS, explain
+
+    if kind not in KINDS:
+        return
+    for each in explain(kind, name):
+        out.print(Text.assemble("  ", (each.name, "bold"), f" = {each.default}"), soft_wrap=True)
+        known = {"": each.meaning, "unit: ": each.unit, "range: ": each.range, "source: ": each.source}
+        for what, text in known.items():
+            if text:
+                out.print(f"      {what}{text}", soft_wrap=True)

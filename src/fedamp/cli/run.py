@@ -1,0 +1,95 @@
+"""`fedamp run`: one experiment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedamp.cli.options import config_fields, given_flags, takes_config
+from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, warning
+
+if TYPE_CHECKING:
+    from fedamp.config import RunConfig
+
+Flag = typer.Option
+DataDir = Annotated[Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")]
+Preset = Annotated[str | None, Flag(help="An experiment of the paper, say paper/emnist-practical.")]
+Config = Annotated[Path | None, Flag(help="TOML file with settings; flags win over it.")]
+Details = Annotated[
+    list[str] | None, Flag("--set", help="A detail, say method.sigma=25 or setting.share=0.8; can be repeated.")
+]
+AsJson = Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")]
+
+RunFlags = takes_config(config_fields())
+
+
+def run_command(
+    context: typer.Context,
+    preset: Preset = None,
+    data_dir: DataDir = None,
+    folder: Annotated[
+        Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
+    ] = None,
+    config: Config = None,
+    details: Details = None,
+    dry_run: Annotated[bool, Flag("--dry-run", help="Say what the run would need, without running it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run one experiment and write its record."""
+    from fedamp.config.sources import configured
+
+    asked = configured(preset, config, given_flags(context), details or [])
+    if dry_run:
+        show_needs(asked, data_dir, as_json)
+    else:
+        run_one(asked, folder, as_json, data_dir)
+
+
+def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
+    """Print what a run would need; warn if there is less."""
+    from fedamp.runs.needs import in_words, needs
+    from fedamp.runs.setup import assemble
+
+    setup = assemble(config, data_dir=data_dir)
+    if as_json:
+        need = needs(setup, config.rounds)
+        summary = {"total": need.total, "fits": need.fits, "engine": setup.choice.engine}
+        print(json.dumps({**vars(need), **summary, "warnings": setup.warnings}))
+        return
+    lines, shortage = in_words(setup, config.rounds)
+    for line in lines:
+        out.print(line, soft_wrap=True)
+    if shortage:
+        out.print(warning(shortage), soft_wrap=True)
+    for each in setup.warnings:
+        warn(each)
+
+
+def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
+    """Run a configuration, or show the result if this run, of these data and this model, is finished already."""
+    from fedamp.records.folder import RunFolder
+    from fedamp.runs.identity import inputs_of, slug
+    from fedamp.runs.loop import play
+    from fedamp.runs.material import load_material
+    from fedamp.runs.setup import assemble
+
+    material = load_material(config, data_dir)
+    inputs = inputs_of(config, material)
+    record = RunFolder(folder or Path("runs") / slug(config, inputs), inputs)
+    if done := record.finished(config.to_dict()):
+        if not as_json:
+            out.print(f"This run is already finished: {record.path}", soft_wrap=True)
+        return show_result(done, record.path, as_json)
+    setup = assemble(config, material)
+    try:
+        with Bar(config.rounds, config.method.name, setup.method.scored, config.poisoned) as bar:
+            result = play(config, setup, record, bar.advance)
+    except KeyboardInterrupt:
+        fail(
+            f"interrupted; the rounds so far are in {record.path}, and the same command continues from there",
+            INTERRUPTED,
+        )
+    show_result({"finished": True, **result.to_dict()}, record.path, as_json)

@@ -1,0 +1,45 @@
+"""`fedamp silo`: a silo's side of a federation over real machines."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedamp.cli.terminal import fail, needs_extra, out, say
+
+Flag = typer.Option
+Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
+Data = Annotated[Path, Flag(help="Your data: a csv or npz file, or a folder of them. It stays there.")]
+
+silo_app = typer.Typer(help="A federation over real machines: a silo's side.", no_args_is_help=True)
+
+
+@silo_app.command("check")
+def silo_check(
+    bundle: Bundle,
+    data: Data,
+    offline: Annotated[bool, Flag("--offline", help="Leave the server out.")] = False,
+) -> None:
+    """Check all that can be checked before going online."""
+    needs_extra()
+    from fedamp.federation.silo import checkup
+
+    faults = 0
+    for finding in checkup.check(bundle, data, offline):
+        word = ("fault", "red") if finding.fault else ("ok   ", "green")
+        out.print(Text.assemble(word, f"  {finding.what:<12}"), end="")
+        print(finding.fault or finding.note, flush=True)
+        faults += bool(finding.fault)
+    if faults:
+        fail(f"{faults} fault(s): not ready yet")
+
+
+@silo_app.command("up")
+def silo_up(bundle: Bundle, data: Data) -> None:
+    """Take part in the federation until Ctrl-C."""
+    needs_extra()
+    from fedamp.federation.silo import checkup, connect
+
+    silo_config = checkup.check_quickly(bundle, data)
+    connect.up(silo_config, bundle, data, say)

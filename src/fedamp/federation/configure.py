@@ -1,0 +1,38 @@
+"""The configuration of a federation: what is agreed on beforehand; data and clients are the silos themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedamp import models
+from fedamp.config import Named, RunConfig
+from fedamp.config.run_config import FAULTS
+from fedamp.config.sources import read_toml, with_flags, with_model_code, with_overrides
+from fedamp.data.silos.schema import Schema, check_agreed
+from fedamp.errors import UserError
+from fedamp.fields import explained
+
+SIMULATED = (
+    *("data", "setting", "clients", "schema"),
+    *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
+)
+"""What the silos themselves decide, or what nobody wants."""
+
+
+def configured_for(
+    name: str, silos: int, schema: Schema, file: Path | None, flags: Mapping[str, Any], overrides: Sequence[str]
+) -> RunConfig:
+    """Return the configuration that a TOML file, flags and `--set` stand for, for silos under an agreed schema."""
+    values = read_toml(file) if file else {}
+    for key in SIMULATED:
+        if key in values:
+            raise UserError(f"{file} sets {key}, which is for simulations; leave it out: silos are real here")
+    values = with_flags(values, flags)
+    check_agreed(schema, values.get("task", "auto"), values.get("label"))
+    values["label"] = schema.label or values.get("label")
+    values = with_overrides({**values, "task": schema.task}, overrides)
+    if ":" in (spec := Named.of(values.get("model", RunConfig.model)).name):
+        models.load_builder(spec)  # a model that can't be loaded is an error now, not at the first silo
+    return RunConfig.of({**with_model_code(values), "data": name, "setting": "natural", "clients": silos})

@@ -1,0 +1,131 @@
+"""Which silos take part in the next round: who is online, who is asked at the first contact, who is waited for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedamp.federation.server.observer import Observer
+from fedamp.federation.server.outbox import Outbox
+from fedamp.federation.server.state import ServerState
+from fedamp.federation.wire import reply_checks
+from fedamp.federation.wire.encoding import RefusedError, one_line
+from fedamp.federation.wire.identity import identity_of
+from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
+from fedamp.rows import Rows
+
+POLL = 3.0
+"""Seconds between two looks at who is online."""
+ASK_AGAIN = 60.0
+"""Seconds until a silo that was not let in is asked again, and that it then has to answer; both double each time."""
+
+
+@dataclass(frozen=True)
+class NotLetIn:
+    """A silo that was not let in: why, when to ask it again, and how long to wait for its answer."""
+
+    reason: str
+    again: float
+    patience: float
+
+
+class Attendance:
+    """Finds the silos of a round. A new one is asked whether its plan is the same, and is then given a row.
+
+    `names` are the silos that may take part, by identity; `first_model(identity)` is a silo's first row `(1, d)`.
+    """
+
+    def __init__(
+        self,
+        state: ServerState,
+        names: Mapping[str, str],
+        first_model: Callable[[str], Rows],
+        outbox: Outbox,
+        observer: Observer,
+    ) -> None:
+        self.state, self.names, self.first_model = state, names, first_model
+        self.outbox, self.observer = outbox, observer
+        self.willing: set[str] = set()  # who has been asked and may have a row
+        self.not_let_in: dict[str, NotLetIn] = {}
+
+    def gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
+        """Wait until enough silos are there, and return their nodes; new ones have been asked and given a row.
+
+        After `patience` seconds, return those that are there.
+        """
+        said, end = "", time.monotonic() + patience
+        while True:
+            nodes = self._online(grid)
+            new = {who: node for who, node in nodes.items() if not self._known(who)}
+            self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
+            nodes = {who: node for who, node in nodes.items() if self._known(who)}
+            if len(nodes) >= self.state.rules.min_silos or time.monotonic() > end:
+                if late := [who for who in nodes if who not in self.state.order]:
+                    self.state.join(late, Rows.cat([self.first_model(who) for who in late]))
+                return nodes
+            if (text := self._waiting(len(nodes))) != said:  # once, not at every look
+                said = text
+                self.observer.say(text)
+                self.observer.status("waiting")
+            time.sleep(POLL)
+
+    def _known(self, who: str) -> bool:
+        return who in self.state.order or who in self.willing
+
+    def _online(self, grid: Grid) -> dict[str, int]:
+        """Return the nodes of the silos that are online and welcome, by identity."""
+        for identity in self.observer.admitted():
+            self.state.admit(identity)
+            self.observer.say(f"{self.names[identity]} is let in again")
+        nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
+        return {who: nodes[who] for who in self.names if who in nodes and not self.state.standing(who).aside}
+
+    def _waiting(self, there: int) -> str:
+        aside = [name for who, name in self.names.items() if self.state.standing(who).aside]
+        text = f"waiting for silos: {there} here, {self.state.rules.min_silos} needed to continue"
+        return text + (f"; set aside until you admit them: {', '.join(aside)}" if aside else "")
+
+    def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> None:
+        """Compare plans with silos at the first contact, and note those that may take part."""
+        if not nodes:
+            return
+        questions = {who: self.outbox.question(node) for who, node in nodes.items()}
+        patience = max(self.not_let_in[who].patience if who in self.not_let_in else ASK_AGAIN for who in nodes)
+        patience = min(patience, self.state.rules.reply_timeout)
+        replies = dict(by_sender(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
+        for who in nodes:
+            try:
+                samples = _samples(replies.get(who), patience)
+            except Exception as error:  # whatever a reply holds
+                self._refuse(who, one_line(error))
+                continue
+            self.state.standing(who).samples, self.state.standing(who).reason = samples, None
+            self.willing.add(who)
+            self.not_let_in.pop(who, None)
+            self.observer.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
+
+    def _time_to_ask(self, who: str) -> bool:
+        return who not in self.not_let_in or time.monotonic() > self.not_let_in[who].again
+
+    def _refuse(self, who: str, reason: str) -> None:
+        """Note why a silo is not let in, and ask again later: each time with more patience, after a longer time."""
+        before = self.not_let_in.get(who)
+        patience = ASK_AGAIN if before is None else 2 * before.patience
+        self.not_let_in[who] = NotLetIn(reason, time.monotonic() + patience, patience)
+        self.state.standing(who).reason = reason
+        if before is None or before.reason != reason:
+            self.observer.say(f"{self.names[who]} is not let in: {reason}")
+        self.observer.status("waiting" if self.state.k == 0 else "running")
+
+
+def _samples(reply: Message | None, patience: float) -> int:
+    """Return how many training samples a silo has that is willing to take part; raise where it is not."""
+    if reply is None:
+        raise RefusedError(f"no answer within {patience:g} s")
+    check_willing(reply)
+    return reply_checks.check_samples(metrics_of(reply).get("num-examples"))

@@ -1,0 +1,41 @@
+"""What the server's strategy reports while it plays rounds, and to whom: the record is the real observer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedamp.federation.server.state import Reply
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """A round that counts, by silos' identities."""
+
+    k: int
+    replies: Mapping[str, Reply]
+    absent: Mapping[str, str]  # who was not in it, and why
+    diagnostics: Mapping[str, Any]
+    order: tuple[str, ...]  # whose row is where
+    seconds: float  # of the whole round
+    server_seconds: float  # of them, the server's own work
+
+
+class Observer(Protocol):
+    """Follows a federation's rounds."""
+
+    def round_played(self, played: PlayedRound) -> None:
+        """Take note of a round before the next one is sent: what is written here is on the disk by then."""
+
+    def last_scores(self, replies: Mapping[str, Reply]) -> None:
+        """Take note of the scores of what the server would send after the last round; the federation has ended."""
+
+    def say(self, text: str) -> None:
+        """Tell the operator something, in one line."""
+
+    def status(self, state: str) -> None:
+        """Note that the federation is waiting, running or finished, and how each silo stands."""
+
+    def admitted(self) -> Iterable[str]:
+        """Return the identities of silos that were set aside and that the operator lets in again; each once."""

@@ -1,0 +1,112 @@
+"""What the operator of a running federation reads and writes.
+
+log.txt        a line for each round, and what happened in between
+status.json    who is in, who is missing and since when
+../admit/NAME  put there by `fedamp federation admit`: a silo that was set aside is let in again
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedamp.federation.plan import Federation, Member
+from fedamp.federation.server.observer import PlayedRound
+from fedamp.federation.server.state import ServerState
+from fedamp.federation.wire.encoding import one_line
+from fedamp.files import write_whole
+
+LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
+NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "reason": None}
+
+
+@dataclass(frozen=True)
+class OperatorFiles:
+    """The operator's files in a federation's record."""
+
+    folder: Path
+    federation: Federation
+    state: ServerState
+    metric: str
+
+    def say(self, text: str) -> None:
+        """Write a line to the log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOG).open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n")
+
+    def status(self, state: str) -> None:
+        """Write who is in, who is missing, and since when."""
+        value = {
+            "state": state,
+            "round": self.state.k,
+            "rounds": self.federation.plan.config.rounds,
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "silos": [self._silo(member) for member in self.federation.members],
+        }
+        write_whole(self.folder / STATUS, (json.dumps(value, indent=2) + "\n").encode())
+
+    def _silo(self, member: Member) -> dict[str, Any]:
+        standing = self.state.standings.get(member.key)
+        if standing is None:
+            return {"name": member.name, "number": member.number, **NEVER}
+        if standing.aside:
+            word = "set aside"
+        elif member.key not in self.state.order:
+            word = "not let in" if standing.reason else "here" if standing.samples else "never came"
+        else:
+            word = "in" if standing.since is None else "missing"
+        return {
+            "name": member.name,
+            "number": member.number,
+            "state": word,
+            "since": standing.since,
+            "strikes": standing.strikes,
+            "samples": standing.samples,
+            "reason": standing.reason,
+        }
+
+    def admitted(self) -> list[str]:
+        """Return whom the operator lets in again, by identity; each once."""
+        found = []
+        for member in self.federation.members:
+            wish = self.folder.parent / ADMIT / member.name
+            if wish.exists():
+                wish.unlink()
+                found.append(member.key)
+        return found
+
+    def round_text(self, played: PlayedRound, line: Mapping[str, Any]) -> str:
+        """Return a round in one line of text."""
+        rounds, members = self.federation.plan.config.rounds, self.federation.members
+        parts = [f"round {played.k}/{rounds}: {len(played.replies)} of {len(members)} silos"]
+        parts += [self._missing(member) for member in members if member.key not in played.replies]
+        scores = line.get("test", {}).get(self.state.method.scored) or line.get("test", {}).get("own")
+        if scores is not None:
+            parts.append(self._score_text(scores[self.metric]))
+        if "effective_clients" in line:
+            known = [value for value in line["effective_clients"] if value is not None]
+            parts.append(f"effective collaborators {sum(known) / len(known):.1f}")
+        return ", ".join([*parts, f"{played.seconds:.1f} s"])
+
+    def _missing(self, member: Member) -> str:
+        standing = self.state.standings.get(member.key)
+        if standing is None or member.key not in self.state.order:
+            return f"{member.name} has not joined yet"
+        return (
+            f"{member.name} is set aside" if standing.aside else f"{member.name} missing since round {standing.since}"
+        )
+
+    def _score_text(self, scores: Sequence[Any]) -> str:
+        names = [member.name for member in self.federation.members]
+        known = {name: float(value) for name, value in zip(names, scores, strict=True) if value is not None}
+        mean = sum(known.values()) / len(known)
+        if self.metric == "accuracy":
+            worst = min(known, key=lambda name: known[name])
+            return f"mean accuracy {mean:.2%}, worst {known[worst]:.2%} ({worst})"
+        worst = max(known, key=lambda name: known[name])
+        return f"mean error {mean:.4g}, worst {known[worst]:.4g} ({worst})"

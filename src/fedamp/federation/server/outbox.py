@@ -1,0 +1,56 @@
+"""The messages that the server sends, each with a number by which a silo tells an old one from a new one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedamp.federation.server.state import ServerState
+from fedamp.federation.wire.encoding import encode
+from fedamp.rows import Message as Rows
+
+SPARE = 3600.0
+"""Seconds that Flower keeps a message beyond its round."""
+SERIALS = 1 << 32
+"""Messages that a server may send before it is started again."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """Which federation this is, and how often its server has been started."""
+
+    name: str
+    starts: int
+
+
+class Outbox:
+    """Writes messages to silos. Serial numbers grow from message to message, also when the server was restarted."""
+
+    def __init__(self, state: ServerState, agreement: Mapping[str, Any], life: Life) -> None:
+        self.state, self.agreement, self.life = state, json.dumps(agreement), life
+        self.serial = life.starts * SERIALS
+
+    def question(self, node: int) -> Message:
+        """Return the message of the first contact: the server's side of the agreement."""
+        return self._message(RecordDict({"config": ConfigRecord({"agreement": self.agreement})}), node, "query")
+
+    def rows(self, rows: Rows, who: str, node: int, kind: str) -> Message:
+        """Return a silo's own rows as a message to train on or to evaluate."""
+        self.serial += 1
+        config: dict[str, Any] = {
+            "server-round": self.state.k + 1,
+            "life": self.life.name,
+            "serial": self.serial,
+            "accepted": self.state.standing(who).accepted,
+            "agreement": self.agreement,
+        }
+        return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
+
+    def _message(self, content: RecordDict, node: int, kind: str) -> Message:
+        # Longer than anyone waits: what comes too late is known by its serial number.
+        ttl = self.state.rules.reply_timeout + SPARE
+        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.state.k + 1))

@@ -1,0 +1,77 @@
+"""Taking up a federation where its server was stopped: whether its record is whole, and what has changed since.
+
+life.json   the federation's own number, and how often its server was started
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedamp.errors import UserError
+from fedamp.federation.plan import Member
+from fedamp.federation.server.outbox import Life
+from fedamp.federation.server.round_lines import padded
+from fedamp.federation.server.state import ServerState
+from fedamp.files import read_json, write_whole
+from fedamp.records.checkpoints import load_checkpoint
+from fedamp.records.reading import DESCRIPTION, LINES, read_lines
+
+LIFE = "life.json"
+
+
+def check_whole(folder: Path) -> None:
+    """Raise where rounds were played that can't be taken up: starting afresh would throw them away."""
+    lines = read_lines(folder / LINES) if (folder / LINES).exists() else []
+    saved = load_checkpoint(folder, torch.device("cpu"))
+    played = max((line["round"] for line in lines), default=0)
+    known = [line["round"] for line in lines if saved is not None and line["round"] <= saved.k]
+    # A first round that was written down and not yet saved never counted.
+    never = played <= 1 and not any(folder.glob("checkpoint-*"))
+    if not never and (saved is None or known != list(range(saved.k + 1))):
+        raise UserError(
+            f"{folder} holds {played} rounds, but no checkpoint that fits them, so it is damaged; restore the folder "
+            "from a backup, or move it away to start afresh"
+        )
+
+
+def check_members(now: Sequence[str], before: Sequence[str]) -> None:
+    """Raise where a silo was taken out or moved: the record's lists stand in the order of the members."""
+    if list(now[: len(before)]) != list(before):
+        raise UserError(
+            "silos were removed from federation.json, or reordered; restore their order (new ones come last). "
+            "To keep a silo out, delete server/keys/NAME.pub and server/run"
+        )
+
+
+def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: int) -> None:
+    """Let a federation go on that has grown, or is to last longer: older lines know nothing of the new silos."""
+    changed = {**there, "clients": config["clients"], "rounds": config["rounds"]}
+    if changed == there or changed != config:
+        return  # the same run, or truly another: `RunFolder.begin` tells them apart
+    lines = [padded(line, m) for line in read_lines(folder / LINES)] if (folder / LINES).exists() else []
+    write_whole(folder / LINES, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    write_whole(folder / DESCRIPTION, (json.dumps(changed, indent=2) + "\n").encode())
+
+
+def restore_strikes(state: ServerState, silos: Sequence[Mapping[str, Any]], members: Sequence[Member]) -> None:
+    """Remember from a status file who was set aside, also where no round has counted since."""
+    keys = {member.name: member.key for member in members}
+    for silo in silos:
+        if silo["name"] in keys and silo["strikes"]:
+            standing = state.standing(keys[silo["name"]])
+            standing.strikes, standing.reason = silo["strikes"], silo["reason"]
+            standing.aside = silo["state"] == "set aside"
+
+
+def next_life(folder: Path) -> Life:
+    """Count one more start of the federation's server."""
+    before = read_json(folder / LIFE) or {"life": secrets.token_hex(8), "starts": 0}
+    life = Life(before["life"], before["starts"] + 1)
+    write_whole(folder / LIFE, (json.dumps({"life": life.name, "starts": life.starts}) + "\n").encode())
+    return life

@@ -1,0 +1,116 @@
+"""A round as a line of rounds.jsonl: lists with a place for each member, None where a silo has no value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.federation.plan import Member
+from fedamp.federation.server.observer import PlayedRound
+from fedamp.records.metrics import finite, spread
+
+Metrics = Mapping[str, Mapping[str, float]]
+"""What each silo reported, by identity."""
+
+
+def round_line(played: PlayedRound, members: Sequence[Member], metric: str) -> dict[str, Any]:
+    """Return the line of a round."""
+    keys, replies = [member.key for member in members], played.replies
+    m, here = len(keys), [place for place, who in enumerate(keys) if who in replies]
+    line: dict[str, Any] = {"round": played.k, "present": [who in replies for who in keys]}
+
+    def listed(name: str) -> list[Any]:
+        return spread([replies[keys[place]].metrics.get(name, float("nan")) for place in here], here, m)
+
+    losses = {name for reply in replies.values() for name in reply.metrics if name.startswith("train-loss")}
+    for name in sorted(losses):
+        line[name.replace("-", "_")] = listed(name)
+    return {
+        **line,
+        **_diagnostics(played, keys),
+        "events": list(played.diagnostics["events"]),
+        "absent": {member.name: played.absent[member.key] for member in _in_order(played.absent, members)},
+        "train_seconds": listed("train-seconds"),
+        "server_seconds": played.server_seconds,
+        "seconds": played.seconds,
+        **scores({who: reply.metrics for who, reply in replies.items()}, keys, metric),
+    }
+
+
+def _in_order(identities: Mapping[str, str], members: Sequence[Member]) -> list[Member]:
+    by_key = {member.key: member for member in members}
+    return [by_key[who] for who in identities]
+
+
+def _diagnostics(played: PlayedRound, keys: Sequence[str]) -> dict[str, Any]:
+    """Return what the method says of its rows, and of the round as a whole; xi has a file of its own."""
+    places, found = [keys.index(who) for who in played.order], {}
+    for name, value in played.diagnostics.items():
+        if isinstance(value, Tensor) and value.ndim == 1:
+            found[name] = spread(value.tolist(), places, len(keys))
+        elif isinstance(value, float):
+            found[name] = finite(value)
+    return found
+
+
+def scores(metrics: Metrics, keys: Sequence[str], metric: str) -> dict[str, Any]:
+    """Return the silos' scores as a round's line has them."""
+    m, found = len(keys), {}
+    for on in ("test", "validation"):
+        entries = {}
+        for entry in ("own", "received"):
+            key = f"{on}.{entry}.{metric}"
+            here = [place for place, who in enumerate(keys) if key in metrics.get(who, {})]
+            if not here:
+                continue
+            values = [metrics[keys[place]][key] for place in here]
+            losses = [metrics[keys[place]].get(f"{on}.{entry}.loss", float("nan")) for place in here]
+            entries[entry] = {metric: spread(values, here, m, broken="inf"), "loss": spread(losses, here, m)}
+        if entries:
+            found[on] = entries
+    return found
+
+
+def first_scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the scores that a silo had before its first training."""
+    return {name.removeprefix("first."): value for name, value in metrics.items() if name.startswith("first.")}
+
+
+def received_scores(received: Mapping[str, Any], metric: str) -> list[float | None] | None:
+    """Return the test scores of what the server would send next, by silo; None for those that did not report any."""
+    if "test" not in received:
+        return None
+    values = [None if value in (None, "inf") else float(value) for value in received["test"]["received"][metric]]
+    return [None if value is None else 100 * value if metric == "accuracy" else value for value in values]
+
+
+def placed(xi: Tensor, places: Sequence[int], m: int) -> Tensor:
+    """Return xi `(n, n)` in the order of the m members; who has no row yet listens to itself alone."""
+    whole = torch.eye(m)
+    index = torch.tensor(places)
+    whole[index[:, None], index] = xi.cpu().float()
+    return whole
+
+
+def grown(xi: Tensor, m: int) -> Tensor:
+    """Return xi of a round before silos were added, for m members."""
+    return placed(xi, range(len(xi)), m)
+
+
+def padded(line: dict[str, Any], m: int) -> dict[str, Any]:
+    """Return a round's line with None for silos that came to the federation after it was written."""
+    lists = {"present", "train_seconds", "self_weight", "effective_clients"}
+    longer = dict(line)
+    for name, value in line.items():
+        if isinstance(value, list) and (name in lists or name.startswith("train_loss")):
+            longer[name] = value + [False if name == "present" else None] * (m - len(value))
+    for on in ("test", "validation"):
+        if on in line:
+            longer[on] = {
+                entry: {what: values + [None] * (m - len(values)) for what, values in by.items()}
+                for entry, by in line[on].items()
+            }
+    return longer

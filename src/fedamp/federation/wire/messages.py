@@ -1,0 +1,38 @@
+"""Flower's messages as both strategies read them: who sent a reply, whether its silo takes part, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flwr.app import Message
+
+from fedamp.federation.wire.encoding import RefusedError, one_line
+
+
+def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
+    """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
+    asked = {message.metadata.message_id: who for who, message in sent.items()}
+    for reply in replies:
+        to = reply.metadata.reply_to_message_id
+        who = asked.get(to)
+        if who is None:
+            continue
+        if not reply.has_error() and reply.metadata.src_node_id != sent[who].metadata.dst_node_id:
+            continue  # a node answers for another
+        del asked[to]
+        yield who, reply
+
+
+def check_willing(reply: Message) -> None:
+    """Raise where a reply is an error, or says that its silo can't take part."""
+    if reply.has_error():
+        raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
+    if "refusal" in reply.content.config_records:
+        raise RefusedError(one_line(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
+
+
+def metrics_of(reply: Message) -> dict[str, Any]:
+    """Return the metrics of a reply, unchecked; none where it has no record of them."""
+    records = reply.content.metric_records
+    return dict(records["metrics"]) if "metrics" in records else {}

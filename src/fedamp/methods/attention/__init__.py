@@ -1,0 +1,45 @@
+"""Attention between clients: the functions A and A', how alike models are, and the weights made from it."""
+
+from fedamp.methods.attention.functions import (
+    ATTENTION,
+    MCP,
+    SCAD,
+    Attention,
+    NegativeExponential,
+    TamedSquareRoot,
+    make_attention,
+)
+from fedamp.methods.attention.similarity import SCALES, cosines, median_distance, scale, squared_distances
+from fedamp.methods.attention.weights import (
+    SelfWeight,
+    check_self_weight,
+    effective_clients,
+    gradient_weights,
+    oracle_self_weight,
+    self_weights,
+    softmax_weights,
+    uniform_weights,
+)
+
+__all__ = [
+    "ATTENTION",
+    "MCP",
+    "SCAD",
+    "SCALES",
+    "Attention",
+    "NegativeExponential",
+    "SelfWeight",
+    "TamedSquareRoot",
+    "check_self_weight",
+    "cosines",
+    "effective_clients",
+    "gradient_weights",
+    "make_attention",
+    "median_distance",
+    "oracle_self_weight",
+    "scale",
+    "self_weights",
+    "softmax_weights",
+    "squared_distances",
+    "uniform_weights",
+]

@@ -1,0 +1,51 @@
+"""What a run notes of its data, its model and the way it was trained: `facts` in result.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+WRITTEN_AS_NULL = ("groups", "shift", "scale")
+"""Fields whose null means something: no known groups, inputs taken as they are. Others are left out where unknown."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of one run; None for what is not known. Lists over clients stand in the clients' order."""
+
+    names: list[str] | None = None  # of the silos, where they have names
+    shared_samples: int | None = None  # training samples that more than one client has
+    shared_test_samples: int | None = None
+    note: str | None = None  # of the data, for people: which files, which columns became which inputs
+    task: str | None = None  # "classification" or "regression"
+    poisoned: list[int] | None = None  # numbers of the clients that send poisoned models
+    sizes: list[int | None] | None = None  # training samples; None for a silo that never came to a federation
+    test_sizes: list[int] | None = None
+    groups: list[int] | None = None  # the true groups of the clients, where the data were split into some
+    input_shape: list[int] | None = None  # of one sample
+    num_outputs: int | None = None
+    shift: list[float] | None = None  # a model sees (x - shift) / scale: one number, or one per channel or column
+    scale: list[float] | None = None
+    parameters: int | None = None  # of one client's model
+    engine: str | None = None  # "stacked", "loop" or "federation"
+    engine_why: str | None = None
+    threads: int | None = None
+    precision: str | None = None  # as used: "fp32", "tf32" or "bf16"
+    compiled: bool | None = None
+    device: str | None = None
+    hyperparameters: Mapping[str, Any] | None = None  # of the method, its defaults among them
+    optimizer: str | None = None  # as used: the method's own where none was asked for
+    lr: float | None = None
+    rows: list[int] | None = None  # of a federation: the place of each row of the saved models among the members
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Facts:
+        """Return the facts in a result.json; what another version wrote besides is passed over."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as result.json has them."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None or name in WRITTEN_AS_NULL}

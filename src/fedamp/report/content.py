@@ -1,0 +1,233 @@
+"""What the page says, in plain values: page.html turns them into HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from fedamp.records.facts import Facts
+from fedamp.report.commands import compare_command, run_command
+from fedamp.report.groups import Block, Group
+from fedamp.report.render import best_score, cells, footnotes, headings
+from fedamp.report.table import ALONE, Row
+
+UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation")
+"""Settings that are named only where they were used."""
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The result of one block in a sentence: "fedamp has the best mean test accuracy: 97.00 %"."""
+
+    rest: str  # how the sentence goes on; all of it where nobody won
+    winner: str = ""
+    claim: str = ""
+    score: str = ""
+    block: str = ""
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A line of a table; the first cell is its heading."""
+
+    cells: list[str]
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table with its headings and its caption, which may be empty."""
+
+    caption: str
+    headings: list[str]
+    lines: list[TableLine]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all runs of a block have in common."""
+
+    label: str
+    terms: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning, and which runs it is about."""
+
+    text: str
+    runs: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that the page says besides its plots."""
+
+    title: str
+    leads: list[Lead]
+    comparison: list[PageTable]
+    notes: list[str]
+    warnings: list[Warned]
+    setups: list[Terms]
+    hyperparameters: list[PageTable]
+    commands: list[str]
+    without_command: int  # runs that no command can repeat
+
+
+def content(blocks: Sequence[Block], rows: Sequence[Row]) -> Content:
+    """Return what the page says about these blocks, whose table has these rows."""
+    by_block = [(block, list(own)) for block, own in groupby(rows, key=lambda row: row.block)]
+    commands, without_command = _commands(blocks)
+    return Content(
+        title=_title(blocks),
+        leads=[_lead(block, own) for block, own in by_block],
+        comparison=[_comparison(block, own) for block, own in by_block],
+        notes=footnotes(rows),
+        warnings=_warnings(blocks),
+        setups=[_setup(block) for block in blocks],
+        hyperparameters=[_hyperparameters(block) for block in blocks],
+        commands=commands,
+        without_command=without_command,
+    )
+
+
+def _title(blocks: Sequence[Block]) -> str:
+    settings = [f"{block.config.get('data')}, {_choice(block.config.get('setting'))}" for block in blocks]
+    return " · ".join(dict.fromkeys(settings))
+
+
+def _choice(value: Any) -> str:
+    """Return a choice by name in words, with its parameters."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    rest = ", ".join(f"{key}={each}" for key, each in value.items() if key != "name")
+    return f"{value.get('name')} ({rest})" if rest else str(value.get("name"))
+
+
+def _lead(block: str, rows: Sequence[Row]) -> Lead:
+    scored = _finite(rows)
+    if not scored:
+        diverged = any(row.best is not None and math.isinf(row.best) for row in rows)
+        return Lead("No method has a finite mean: models diverged." if diverged else "No round was scored yet.")
+    best = _best(scored)
+    unit = " %" if best.higher else ""
+    rest = ""
+    alone = next((row for row in scored if row.method == ALONE), None)
+    if alone is best and len(scored) > 1:
+        rest = "; no method with collaboration does better"
+    elif alone is not None and len(scored) > 1:
+        rest = f"; training alone reaches {best_score(alone)}{unit}"
+    unlike = " The methods were not trained alike: the notes say how." if any(row.training for row in rows) else ""
+    sign = -1 if best.higher else 1
+    ranked = sorted(scored, key=lambda row: sign * (row.best or 0))
+    return Lead(
+        rest=f"{rest}.{unlike}",
+        winner=" and ".join(row.method for row in ranked if best_score(row) == best_score(best)),
+        claim="best mean test accuracy" if best.higher else "lowest mean test error (RMSE)",
+        score=f"{best_score(best)}{unit}",
+        block=block,
+    )
+
+
+def _finite(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.best is not None and math.isfinite(row.best)]
+
+
+def _best(rows: Sequence[Row]) -> Row:
+    """Return the row with the best score of those that have one, the first of several."""
+    return (max if rows[0].higher else min)(rows, key=lambda row: row.best or 0)
+
+
+def _comparison(block: str, rows: Sequence[Row]) -> PageTable:
+    scored = _finite(rows)
+    top = _best(scored).best if scored else None
+    lines = [TableLine(cells(row), best=row.best is not None and row.best == top) for row in rows]
+    # A number stays on one line with its unit.
+    return PageTable(block, [heading.replace(" %", "\N{NO-BREAK SPACE}%") for heading in headings(rows)], lines)
+
+
+def _setup(block: Block) -> Terms:
+    config = block.config
+    trials = [trial for group in block.groups for trial in group.trials]
+    facts = next((trial.facts for trial in trials if trial.facts != Facts()), Facts())
+    sizes = [size for size in facts.sizes or [] if size is not None]  # of the silos that came
+    seeds = sorted({record.config["seed"] for group in block.groups for record in group.records})
+    model = _choice(config.get("model"))
+    terms = {
+        "data": config.get("data"),
+        "setting": _choice(config.get("setting")),
+        "clients": config.get("clients"),
+        "training samples per client": f"{min(sizes)} to {max(sizes)}" if sizes else None,
+        "model": model if facts.parameters is None else f"{model}, {facts.parameters:,} parameters",
+        "rounds": _by_method(block, lambda training: str(training.get("rounds"))),
+        "local training": _by_method(block, _local_training),
+        "seeds": ", ".join(map(str, seeds)),
+        "device": facts.device,
+        "training samples that clients share": facts.shared_samples,
+        "note": facts.note,
+    }
+    terms |= {key.replace("_", " "): config[key] for key in UNUSUAL if config.get(key)}
+    return Terms(block.label, {key: str(value) for key, value in terms.items() if value not in (None, "")})
+
+
+def _by_method(block: Block, describe: Callable[[Mapping[str, Any]], str]) -> str:
+    """Return a description of the methods' training; where it differs, each with the methods it holds for."""
+    found: dict[str, list[str]] = {}
+    for group in block.groups:
+        found.setdefault(describe(group.training), []).append(group.label)
+    return "; ".join(text if len(found) == 1 else f"{text} ({', '.join(who)})" for text, who in found.items())
+
+
+def _local_training(training: Mapping[str, Any]) -> str:
+    number, unit = (training["steps"], "minibatch") if training["steps"] else (training["epochs"], "epoch")
+    plural = "" if number == 1 else "es" if unit == "minibatch" else "s"
+    return f"{number} {unit}{plural}, batches of {training['batch_size']}"
+
+
+def _warnings(blocks: Sequence[Block]) -> list[Warned]:
+    """Return every warning once, with the runs it is about."""
+    found: dict[str, list[str]] = {}
+    for block in blocks:
+        where = f", {block.label}" if block.label else ""
+        for group in block.groups:
+            for trial in group.trials:
+                for warning in trial.warnings:
+                    found.setdefault(warning, []).append(f"{group.label}, seed {trial.seed}{where}")
+            for record in group.records:
+                if not record.finished:
+                    text = f"{record.path} did not finish. To go on with it: fedamp resume {record.path}"
+                    found.setdefault(text, []).append(f"{group.label}, seed {record.config['seed']}{where}")
+    return [Warned(text, "; ".join(dict.fromkeys(runs))) for text, runs in found.items()]
+
+
+def _hyperparameters(block: Block) -> PageTable:
+    heads = ["method", "optimizer", "learning rate", "hyperparameters"]
+    return PageTable(block.label, heads, [TableLine([group.label, *_used(group)]) for group in block.groups])
+
+
+def _used(group: Group) -> list[str]:
+    """Return the optimizer, the learning rate and the hyperparameters that a method was run with."""
+    config = group.records[0].config
+    facts = group.trials[0].facts if group.trials else Facts()
+    given = {key: value for key, value in config["method"].items() if key != "name"}
+    given |= {key: config[key] for key in ("momentum", "weight_decay") if config.get(key)}
+    used = {**(facts.hyperparameters or {}), **given}
+    optimizer = str(facts.optimizer or config.get("optimizer") or "the method's own")
+    lr = str(facts.lr or config.get("lr") or "the method's own")
+    return [optimizer, lr, ", ".join(f"{key}={value}" for key, value in used.items()) or "all at their defaults"]
+
+
+def _commands(blocks: Sequence[Block]) -> tuple[list[str], int]:
+    """Return the commands that repeat the runs, and how many runs have none."""
+    commands: list[str] = []
+    without = 0
+    for block in blocks:
+        configs = [record.config for group in block.groups for record in group.records]
+        each = [run_command(config) for config in configs]
+        without += each.count(None)
+        whole = compare_command(configs)
+        commands += [whole] if whole else [command for command in each if command]
+    return commands, without

@@ -1,0 +1,53 @@
+"""Methods that differ only in which models are scored: they are trained once, and scored twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from fedamp.config import Named, RunConfig
+from fedamp.errors import UserError
+from fedamp.files import write_json
+from fedamp.methods import METHODS
+from fedamp.records.metrics import counted_clients, score_table, summarise
+from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI, read_run
+from fedamp.runs.compare.planning import Planned
+
+SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
+"""Methods that differ from another only in which models are scored: they are trained once."""
+
+
+def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
+    """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
+    twin = SAME_TRAJECTORY.get(run.config.method.name)
+    wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))
+    return next((other for other in runs if twin and other.config == wanted), None)
+
+
+def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
+    """Write a finished run's record again as that of a method that scores the same trajectory at other models."""
+    record = read_run(source)
+    if record.result is None:
+        raise UserError(f"{source} did not end; {target.name} needs it")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in (MODELS, BEST, XI, SCHEMA, INPUTS):
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
+    (target / LINES).write_text("".join(json.dumps(line) + "\n" for line in record.lines))
+    metric = record.result["metric"]
+    table = score_table(record.lines, METHODS[config.method.name].scored, metric)
+    summary = summarise(table, metric, counted_clients(table.shape[1], config.poisoned))
+    result = {
+        **record.result,
+        "method": config.method.name,
+        "scored": METHODS[config.method.name].scored,
+        **summary.to_dict(),
+        "seconds": 0.0,
+        "trained_as": record.result["method"],
+    }
+    write_json(target / DESCRIPTION, config.to_dict())
+    write_json(target / RESULT, result)  # last of all: its presence says that the rest is whole

@@ -1,0 +1,79 @@
+"""The end of a run: its last models are scored, and everything becomes a result; or a finished one is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fedamp.config import RunConfig
+from fedamp.records.facts import Facts
+from fedamp.records.folder import RunFolder, read_models
+from fedamp.records.reading import BEST, MODELS
+from fedamp.runs.journal import Journal, unplayed_line
+from fedamp.runs.result import Kept, Result
+from fedamp.runs.scoring import better, kept, scores, summary
+from fedamp.runs.setup import Setup
+from fedamp.runs.standing import Standing
+
+
+def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) -> Result:
+    """Return the result of a run that ends here, and write it down; it may not have come to its last round."""
+    finished = at.k == config.rounds
+    if not finished:
+        journal.save(at.checkpoint(setup))
+    models = at.models(setup)
+    if "received" in models:  # what the last round made has not been sent to anyone yet: score it as if it were
+        last = {"received": models["received"]}
+        journal.add(unplayed_line(at.k + 1, scores(setup, last, torch.arange(len(setup.clients)))))
+        if setup.clients.validation:
+            at = replace(at, best=better(config, setup, at.best, last, at.k + 1))
+    result = Result(
+        config=config,
+        history=journal.lines,
+        summary=summary(config, setup, journal.lines),
+        last_models={entry: kept(setup, at.k, rows) for entry, rows in models.items()},
+        xi=at.weights,
+        warnings=_warnings(setup, journal),
+        facts=setup.facts,
+        seconds=sum(line["seconds"] for line in journal.lines),
+        method=setup.method,
+        model=setup.trainer.model,
+        schema=setup.schema,
+        folder=None if journal.folder is None else journal.folder.path,
+        best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in at.best.items()},
+    )
+    if journal.folder is not None:
+        best = {entry: each.models for entry, each in result.best_models.items()}
+        journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, best)
+    return result
+
+
+def _warnings(setup: Setup, journal: Journal) -> list[str]:
+    """Return what the user should know, each once: of the data, of the way of training, of the rounds."""
+    way = [setup.choice.warning] if setup.choice.warning else []
+    return list(dict.fromkeys([*setup.warnings, *way, *(event for line in journal.lines for event in line["events"])]))
+
+
+def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping[str, Any]) -> Result:
+    """Return the result of a run that is finished in this folder."""
+    history, xi = folder.lines(), folder.read().xi()
+    models = read_models(folder.path / MODELS)
+    best = read_models(folder.path / BEST) if (folder.path / BEST).exists() else {}
+    return Result(
+        config=config,
+        history=history,
+        summary=summary(config, setup, history),
+        last_models={entry: Kept.of(rows, done["models"][entry]) for entry, rows in models.items()},
+        xi=None if xi is None else torch.from_numpy(xi),
+        warnings=list(done["warnings"]),
+        facts=Facts.of(done["facts"]),
+        seconds=done["seconds"],
+        method=setup.method,
+        model=setup.trainer.model,
+        schema=setup.schema,
+        folder=folder.path,
+        best_models={entry: Kept.of(rows, done["best_models"][entry]) for entry, rows in best.items()},
+    )

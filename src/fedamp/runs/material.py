@@ -1,0 +1,168 @@
+"""What there is to learn from: a data set split among clients, a folder of silos, or samples given from Python."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fedamp.config import RunConfig
+from fedamp.config.run_config import is_folder
+from fedamp.data import load_data
+from fedamp.data.clients import Clients
+from fedamp.data.partition import make_setting
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.read import count_silos, read_silos
+from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
+from fedamp.data.silos.schema_file import read_schema
+from fedamp.data.silos.targets import guess_task
+from fedamp.data.silos.warnings import silo_warnings, task_warnings
+from fedamp.errors import UserError
+from fedamp.records.facts import Facts
+from fedamp.training.tasks import CLASSIFICATION, Task, regression
+
+MOST_CLASSES = 1000
+"""Of samples that were handed over: labels up to here need not be fewer than the samples."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What there is to learn from."""
+
+    clients: Clients
+    num_outputs: int
+    task: Task
+    facts: Facts = Facts()
+    schema: Schema | None = None  # of a user's own silos
+    warnings: tuple[str, ...] = ()  # what was guessed, or may not be meant
+
+
+def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
+    """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""
+    if config.setting.name == "federation":
+        raise UserError(
+            f"{config.data!r} is a federation over real machines, whose data nobody has in one place; "
+            "`fedamp federation up` goes on with it"
+        )
+    if is_folder(config.data):
+        return _silos(config)
+    dataset = _load_once(config.data, data_dir)
+    _check_named(config)
+    setting = make_setting(config.setting.name, **config.setting.parameters)
+    pools = dataset.train_pool.numpy(), dataset.test_pool.numpy()
+    assignment = setting.assign(dataset.y.numpy(), *pools, config.clients, config.seed)
+    clients = Clients(
+        dataset.x,
+        dataset.y,
+        train=tuple(torch.from_numpy(positions) for positions in assignment.train),
+        numbers=tuple(range(config.clients)),
+        test=tuple(torch.from_numpy(positions) for positions in assignment.test),
+        groups=assignment.groups,
+        shift=_per_channel(dataset.shift, dataset.x),
+        scale=_per_channel(dataset.scale, dataset.x),
+    )
+    facts = Facts(shared_samples=assignment.shared, shared_test_samples=assignment.shared_test, note=dataset.note)
+    return Material(clients, dataset.num_classes, CLASSIFICATION, facts, warnings=_beside(config.data))
+
+
+def _check_named(config: RunConfig) -> None:
+    """Refuse what is for a user's own silos: of a data set it would be passed over in silence."""
+    why = {
+        "label": "which has labels of its own",
+        "schema": "which needs none",
+        "held_out": "which has test samples of its own (--validation holds out training samples)",
+    }
+    for name, reason in why.items():
+        if (value := getattr(config, name)) != getattr(RunConfig, name):
+            raise UserError(f"{name} is {value!r}, but the data is {config.data}, {reason}; leave it out")
+    if config.task == "regression":
+        raise UserError(f"task is 'regression', but {config.data} has classes to predict; leave it out")
+
+
+def _beside(data: str) -> tuple[str, ...]:
+    """Return a warning where a folder of silos has a data set's name, and may be what was meant."""
+    try:
+        silos = count_silos(Path(data))
+    except UserError:  # no such folder, or none of silos: the data set's own files, perhaps
+        return ()
+    return (f"data is the data set {data}; the folder of the same name, with {silos} silos, is ./{data}",)
+
+
+# A comparison assembles one data set again and again: the last one stays at hand.
+_load_once = functools.lru_cache(maxsize=1)(load_data)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(folder: Path, label: str | None, stamps: tuple[int, ...]) -> list[RawSilo]:
+    return read_silos(folder, label)
+
+
+def _silos(config: RunConfig) -> Material:
+    folder = Path(config.data)
+    stamps = tuple(path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))) if folder.is_dir() else ()
+    agreed = None if config.schema is None else read_schema(Path(config.schema))
+    if agreed is not None:
+        check_agreed(agreed, config.task, config.label)
+    label = config.label or (agreed.label if agreed else None)
+    silos = _read_once(folder.absolute(), label, stamps)
+    if config.label is not None and all(silo.columns is None for silo in silos):
+        raise UserError(f"label is {config.label!r}, but npz files have their targets in y; leave it out")
+    # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
+    schema = agreed or make_schema(silos, config.task)
+    material = silo_material(config, silos, schema, range(len(silos)))
+    task = config.task if agreed is None else agreed.task
+    return replace(material, warnings=tuple(silo_warnings(silos, schema, task)))
+
+
+def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
+    """Return silos' rows under an agreed schema, each with its share held out; in a silo's own house, of one."""
+    clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
+    clients = clients.hold_out(config.held_out, config.seed, "test")
+    facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
+    num_outputs, task = outputs_of(schema)
+    return Material(clients, num_outputs, task, facts, schema)
+
+
+def outputs_of(schema: Schema) -> tuple[int, Task]:
+    """Return how many outputs a model under this schema has, and what it learns."""
+    if schema.labels is None:
+        return 1, regression(schema.target_scale)
+    return len(schema.labels), CLASSIFICATION
+
+
+def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
+    """Return a shift or scale that broadcasts over samples: one number, or one a channel."""
+    tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
+    return tensor.reshape(-1, *[1] * (x.ndim - 2)) if tensor.ndim else tensor
+
+
+def given_material(clients: Clients, asked: str) -> Material:
+    """Return what there is to learn from samples that were handed over; the task goes by the targets' type."""
+    targets = clients.y.cpu().numpy()
+    task = guess_task([targets]) if asked == "auto" else asked
+    warnings = tuple(task_warnings([targets], asked))
+    if task == "regression":
+        numbers = clients.y.to(torch.get_default_dtype())
+        return Material(replace(clients, y=numbers), 1, regression(), warnings=warnings)
+    _check_class_numbers(clients)
+    classes = clients.y.long()
+    if classes.min() == classes.max():
+        warnings += (f"all targets are {int(classes[0])}, so there is nothing to tell apart; look at y",)
+    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, warnings=warnings)
+
+
+def _check_class_numbers(clients: Clients) -> None:
+    """Raise where targets do not number classes from 0: cut to whole numbers they would be other classes."""
+    cure = "expected classes numbered from 0, or task='regression' for amounts"
+    for place, number in enumerate(clients.numbers):
+        y = clients.y[torch.cat([part[place] for part in (clients.train, clients.test) if part])]
+        wrong = y[(y < 0) | (y != y.round())] if y.is_floating_point() else y[y < 0]
+        if len(wrong):
+            raise UserError(f"client {number} has the label {wrong[0].item()}; {cure}")
+    largest, samples = int(clients.y.max()), len(clients.y)
+    if largest >= max(samples, MOST_CLASSES):
+        raise UserError(f"the largest label is {largest}, but there are {samples} samples in all; {cure}")

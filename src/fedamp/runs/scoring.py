@@ -1,0 +1,68 @@
+"""How good a run's models are, on what is held out: for a round's line, for models that are kept, over all rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.config import RunConfig
+from fedamp.records.checkpoints import Snapshot
+from fedamp.records.metrics import Summary, counted_clients, score_table, spread, summarise
+from fedamp.rows import Rows
+from fedamp.runs.result import Kept
+from fedamp.runs.setup import Setup
+from fedamp.training.evaluate import evaluate
+
+
+def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, Any]:
+    """Return score and loss on what is held out, for each of the models; None for a client that is not in `who`."""
+    clients, metric, found = setup.clients, setup.trainer.task.metric, {}
+    here, places = clients.take(who), who.tolist()
+    for on in ("test", "validation"):
+        if getattr(clients, on):
+            scored = {name: evaluate(setup.trainer, here, rows, on) for name, rows in models.items()}
+            found[on] = {
+                name: {
+                    metric: spread(score.metric.tolist(), places, len(clients), broken="inf"),
+                    "loss": spread(score.loss.tolist(), places, len(clients)),
+                }
+                for name, score in scored.items()
+            }
+    return found
+
+
+def kept(setup: Setup, k: int, models: Rows, validation: float | None = None) -> Kept:
+    """Return models of round k with their own test scores."""
+    percent = 100 if setup.trainer.task.metric == "accuracy" else 1
+    own = evaluate(setup.trainer, setup.clients, models).metric * percent
+    return Kept(k, models, own.tolist(), validation)
+
+
+def better(
+    config: RunConfig, setup: Setup, best: Mapping[str, Snapshot], models: Mapping[str, Rows], k: int
+) -> dict[str, Snapshot]:
+    """Return the best validated models of each entry, now that round k is played; of equally good ones the earlier.
+
+    Each stack is scored itself: in a round's line an absent client has the score of another model. What is received in
+    round k was made by the round before; what was there before the first round is nobody's result.
+    """
+    found, task = dict(best), setup.trainer.task
+    counted = torch.tensor(counted_clients(len(setup.clients), config.poisoned))
+    for entry, rows in models.items():
+        made = k - 1 if entry == "received" else k
+        mean = float(evaluate(setup.trainer, setup.clients, rows, "validation").metric[counted].mean())
+        score = mean if task.higher_is_better else -mean
+        if made > 0 and math.isfinite(score) and (entry not in found or score > found[entry].score):
+            found[entry] = Snapshot(made, score, rows)
+    return found
+
+
+def summary(config: RunConfig, setup: Setup, history: Sequence[Mapping[str, Any]]) -> Summary:
+    """Return one number for the whole run, and what goes with it."""
+    metric = setup.trainer.task.metric
+    table = score_table(history, setup.method.scored, metric)
+    return summarise(table, metric, counted_clients(len(setup.clients), config.poisoned))

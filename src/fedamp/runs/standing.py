@@ -1,0 +1,63 @@
+"""Where a run stands after a round: the states of both sides, and what has to be remembered of the rounds before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedamp.config import RunConfig
+from fedamp.records.checkpoints import Checkpoint, Snapshot
+from fedamp.rows import Rows, State
+from fedamp.runs.round import Round
+from fedamp.runs.scoring import better
+from fedamp.runs.setup import Setup
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run after round k."""
+
+    k: int
+    server: State
+    clients: State
+    xi: tuple[Tensor, ...] = ()  # of rounds 1 to k, for methods that have it
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
+
+    @classmethod
+    def first(cls, setup: Setup) -> Standing:
+        """Return where a run begins: with the first models, before any round."""
+        return cls(0, setup.method.server_init(setup.w), setup.method.client_init(setup.w))
+
+    @classmethod
+    def saved(cls, checkpoint: Checkpoint) -> Standing:
+        """Return where a run stood when a checkpoint was written."""
+        xi = () if checkpoint.xi is None else tuple(checkpoint.xi)
+        return cls(checkpoint.k, checkpoint.server, checkpoint.clients, xi, checkpoint.best)
+
+    def checkpoint(self, setup: Setup) -> Checkpoint:
+        """Return it as it is saved."""
+        return Checkpoint(self.k, self.server, self.clients, self.weights, setup.way, self.best)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """All rounds' collaboration weights `(k, m, m)`."""
+        return torch.stack(self.xi) if self.xi else None
+
+    def models(self, setup: Setup) -> dict[str, Rows]:
+        """Return all clients' models: their own, and what the server would send next."""
+        _, message = setup.method.server_send(self.server, self.k + 1)
+        return setup.method.client_models(self.clients, message)
+
+    def after(self, played: Round, config: RunConfig, setup: Setup) -> Standing:
+        """Return where the run stands after one more round."""
+        k, best = self.k + 1, self.best
+        if setup.clients.validation:
+            # All clients' models as this round scores them, the absent ones' too.
+            _, message = setup.method.server_send(self.server, k)
+            models = setup.method.client_models(played.clients, message)
+            best = better(config, setup, best, models, k)
+        xi = (*self.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else self.xi
+        return Standing(k, played.server, played.clients, xi, best)

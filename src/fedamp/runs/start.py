@@ -1,0 +1,153 @@
+"""`fedamp.run`: a run from Python, with the fields of a configuration as arguments, or with objects of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from fedamp import checks
+from fedamp.config import Named, RunConfig
+from fedamp.config.run_config import GIVEN
+from fedamp.config.sources import with_silos
+from fedamp.data.in_memory import as_clients
+from fedamp.errors import UserError
+from fedamp.methods import Method
+from fedamp.records.folder import RunFolder
+from fedamp.runs.identity import inputs_of
+from fedamp.runs.loop import Observer, play
+from fedamp.runs.material import given_material, load_material
+from fedamp.runs.result import Result
+from fedamp.runs.setup import assemble
+
+Choice = str | Mapping[str, Any] | Named
+"""A name, or a table with a `name` and parameters."""
+
+
+def run(
+    *,
+    method: Choice | Method = RunConfig.method,
+    clients: int | Iterable[Sequence[Any]] | None = None,
+    model: Choice | nn.Module | Callable[..., nn.Module] = RunConfig.model,
+    data: str | None = None,
+    setting: Choice | None = None,
+    rounds: int = RunConfig.rounds,
+    epochs: int | None = RunConfig.epochs,
+    steps: int | None = RunConfig.steps,
+    batch_size: int = RunConfig.batch_size,
+    optimizer: str | None = RunConfig.optimizer,
+    lr: float | None = RunConfig.lr,
+    momentum: float = RunConfig.momentum,
+    weight_decay: float = RunConfig.weight_decay,
+    task: Literal["auto", "classification", "regression"] = "auto",
+    label: str | None = RunConfig.label,
+    held_out: float | None = None,
+    label_noise: float = RunConfig.label_noise,
+    noisy_clients: Iterable[int] | None = RunConfig.noisy_clients,
+    poisoned: Iterable[int] = RunConfig.poisoned,
+    poison_scale: float = RunConfig.poison_scale,
+    replies: Literal["auto", "checked", "any"] = "auto",
+    init: Literal["common", "own"] = "common",
+    absent: float = RunConfig.absent,
+    validation: float = RunConfig.validation,
+    seed: int = RunConfig.seed,
+    engine: Literal["auto", "stacked", "loop"] = "auto",
+    device: str = RunConfig.device,
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto",
+    schema: str | Path | None = None,
+    compile: Literal["auto", "on", "off"] = "auto",
+    deterministic: bool = RunConfig.deterministic,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    observer: Observer = lambda line: None,
+) -> Result:
+    """Run one experiment and return its result.
+
+    `clients` is the number of clients among whom `data` is split by `setting`; or a list with each client's own
+    (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
+    numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides where that is
+    wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names, tables with
+    a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen BatchNorm) stay in
+    it, unless all of it is. The other arguments are the fields of `fedamp.config.RunConfig`, which explains them.
+    `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
+    continues, and a folder of another run, of other data or of another model is an error that says what differs.
+    `observer` is called with each round's line, and ends the run by returning False.
+    """
+    values: dict[str, Any] = {
+        name: value
+        for name, value in {
+            "data": data,
+            "setting": setting,
+            "rounds": rounds,
+            "epochs": epochs,
+            "steps": steps,
+            "batch_size": batch_size,
+            "optimizer": optimizer,
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "task": task,
+            "label": label,
+            "held_out": held_out,
+            "label_noise": label_noise,
+            "noisy_clients": noisy_clients,
+            "poisoned": poisoned,
+            "poison_scale": poison_scale,
+            "replies": replies,
+            "init": init,
+            "absent": absent,
+            "validation": validation,
+            "seed": seed,
+            "engine": engine,
+            "device": device,
+            "precision": precision,
+            "schema": None if schema is None else str(schema),
+            "compile": compile,
+            "deterministic": deterministic,
+        }.items()
+        if value is not None
+    }
+    return _run(checks.plain(values), clients, model, method, data_dir, out, observer)
+
+
+def _run(
+    values: dict[str, Any],
+    clients: int | Iterable[Sequence[Any]] | None,
+    model: Choice | nn.Module | Callable[..., nn.Module],
+    method: Choice | Method,
+    data_dir: str | Path | None,
+    out: str | Path | None,
+    observer: Observer,
+) -> Result:
+    own_clients = own_model = own_method = None
+    if isinstance(clients, int | Integral):
+        values["clients"] = clients
+    elif clients is not None:
+        for name in ("data", "setting", "label", "schema"):
+            if name in values:
+                raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
+        share = values.get("held_out")
+        own_clients = as_clients(clients, share, values["seed"], usual_share=RunConfig.held_out)
+        values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
+    if isinstance(model, str | Mapping | Named):
+        values["model"] = model
+    else:
+        own_model, values["model"] = model, getattr(model, "__name__", type(model).__name__)
+    if isinstance(method, Method):
+        own_method = method
+        values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
+    else:
+        values["method"] = method
+    config = RunConfig.of(with_silos(values))
+    if own_clients is None:
+        material = load_material(config, None if data_dir is None else Path(data_dir))
+    else:
+        material = given_material(own_clients, config.task)
+    setup = assemble(config, material, own_model, own_method)
+    folder = None
+    if out is not None:
+        folder = RunFolder(Path(out), inputs_of(config, material, own_model, own_method))
+    return play(config, setup, folder, observer)

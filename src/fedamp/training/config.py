@@ -1,0 +1,24 @@
+"""How clients train, the same in every round: what is configured. What it is done with is a `Trainer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedamp.training.batches import Batching
+from fedamp.training.optimizers import Optimizer
+from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.tasks import CLASSIFICATION, Task
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The optimiser, the minibatches, and the way in which they are worked through."""
+
+    optimizer: Optimizer
+    batching: Batching
+    seed: int = 0  # of minibatches, dropout masks and a model's other randomness
+    task: Task = CLASSIFICATION
+    engine: str = "loop"  # one client after another, or "stacked": all at once
+    chunk: int = ALL_AT_ONCE  # clients that are stacked at once, at most
+    precision: str = "fp32"  # or "tf32", "bf16": see the module `precision`
+    draws_when_scored: bool = False  # the module draws random numbers in eval mode too

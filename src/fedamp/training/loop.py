@@ -1,0 +1,72 @@
+"""Local training of one client after another, each as a stack of height one: exactly the path that a silo runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp import seeds
+from fedamp.models.dropout import CoordinateDropout, own_stream
+from fedamp.rows import Rows
+from fedamp.training.local import LocalTraining
+from fedamp.training.optimizers import Pull
+
+
+class LocalLoop(LocalTraining):
+    """Local training of n clients in one round, one client after another."""
+
+    def _run(
+        self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
+    ) -> dict[str, Rows]:
+        ended: dict[str, list[Rows]] = {name: [] for name in start}
+        losses: dict[str, list[Tensor]] = {}
+        for i in range(len(self.clients)):
+            one = slice(i, i + 1)
+            walk = _Walk(self, i, {name: rows[one] for name, rows in start.items()})
+            walk.go(directions, {name: rows[one] for name, rows in context.items()}, pull and pull[one])
+            for name in start:
+                ended[name].append(Rows(walk.params[name], walk.buffers[name]))
+            for name, values in walk.losses.items():
+                losses.setdefault(name, []).append(torch.stack(values).mean())
+        self.losses.update({name: torch.stack(values) for name, values in losses.items()})
+        return {name: Rows.cat(parts) for name, parts in ended.items()}
+
+
+class _Walk:
+    """One client's way through its minibatches."""
+
+    def __init__(self, local: LocalLoop, i: int, start: Mapping[str, Rows]) -> None:
+        self.local, self.i = local, i
+        self.model, self.config = local.trainer.model, local.config
+        self.params = {name: rows.params.clone() for name, rows in start.items()}
+        self.buffers = {name: rows.buffers for name, rows in start.items()}
+        self.moments = {name: self.config.optimizer.init(params) for name, params in self.params.items()}
+        self.key = local.dropout_key(i).to(local.clients.x.device)
+        self.losses: dict[str, list[Tensor]] = {}
+
+    def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
+        """Take every step of the round."""
+        clients, number = self.local.clients, self.local.clients.numbers[self.i]
+        other = seeds.number(self.config.seed, "other randomness", number, self.local.k)
+        with own_stream(other, clients.x.device):
+            for t, batch in enumerate(self.local.batches(self.i), start=1):
+                self.t = t
+                self.x, self.y = clients.samples(batch)
+                moves = directions(self.params, self.grad, **context)
+                for name, move in moves.items():
+                    self.config.optimizer.step(self.params[name], move, self.moments[name], self.t, pull)
+
+    def grad(self, point: Tensor, of: str = "") -> Tensor:
+        """Return the gradient at a point `(1, d)` on the current minibatch; see `methods.base.Grad`."""
+        flat = point[0].detach().requires_grad_(True)
+        with CoordinateDropout(self.key, self.t):
+            # A copy: a module may write into its input, and a method may ask for a second gradient of this minibatch.
+            output, buffers = self.model(flat, self.buffers[of][0], self.x.clone(), training=True)
+        loss = self.config.task.loss(output.to(flat.dtype), self.y)
+        self.buffers[of] = buffers.detach()[None]
+        self.losses.setdefault(of, []).append(loss.detach())
+        (gradient,) = torch.autograd.grad(loss, flat)
+        return gradient[None]

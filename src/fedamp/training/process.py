@@ -1,0 +1,44 @@
+"""Switches of the whole process: torch's threads, deterministic algorithms, and the memory that the C library keeps."""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Let torch use this many threads inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def use_deterministic(wanted: bool) -> Iterator[None]:
+    """Let torch use only algorithms that give the same bits every time, where that is wanted."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what a step frees for the next one: new pages can take a third of a CPU's time.
+
+    For glibc alone, and for the rest of the process; elsewhere nothing happens.
+    """
+    trim, from_map = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(trim, 1 << 30)
+        library.mallopt(from_map, 1 << 25)

@@ -1,0 +1,106 @@
+"""Local training of all clients at once: side by side where all layers of the module are known, else under vmap."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedamp.rows import Rows
+from fedamp.training.local import LocalTraining
+from fedamp.training.optimizers import Pull
+from fedamp.training.stacked.plan import StepPlan
+
+
+class LocalStack(LocalTraining):
+    """Local training of n clients in one round, all at once, in chunks that fit the memory.
+
+    Clients are sorted by size, so that those whose next batch has the same length stand together: each such run
+    is one pass, without padding (which would enter BatchNorm's statistics) and without copying rows.
+    """
+
+    def _run(
+        self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
+    ) -> dict[str, Rows]:
+        order = torch.tensor(sorted(range(len(self.clients)), key=lambda i: -len(self.clients.train[i])))
+        ended = {name: _empty_like(rows) for name, rows in start.items()}
+        losses: dict[str, Tensor] = {}
+
+        def work(part: slice) -> None:
+            who = order[part]
+            here = who.to(self.clients.x.device)
+            # Copies, which the steps write to, of rows that may be one row seen many times.
+            own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
+            chunk = _Chunk(self, who.tolist(), own)
+            chunk.go(directions, {name: value[here] for name, value in context.items()}, pull and pull[here])
+            for name in start:
+                ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
+            for name, mean in chunk.mean_losses().items():
+                losses.setdefault(name, mean.new_empty(len(order)))[here] = mean
+
+        self.trainer.in_chunks(len(order), work)
+        self.losses.update(losses)
+        return ended
+
+
+def _empty_like(rows: Rows) -> Rows:
+    # Rows may be one row that is seen n times: what is written to must have its own memory.
+    return Rows(rows.params.new_empty(rows.params.shape), rows.buffers.new_empty(rows.buffers.shape))
+
+
+class _Chunk:
+    """The way of some clients through their minibatches, side by side."""
+
+    def __init__(self, local: LocalStack, who: list[int], start: Mapping[str, Rows]) -> None:
+        self.local, self.trainer = local, local.trainer
+        self.optimizer = local.config.optimizer
+        self.plan = StepPlan(local, who)
+        self.keys = self._keys(who).to(local.clients.x.device)
+        self.params = {name: rows.params for name, rows in start.items()}
+        self.buffers = {name: rows.buffers for name, rows in start.items()}
+        self.moments = {name: self.optimizer.init(params) for name, params in self.params.items()}
+        self.losses = {name: params.new_zeros(len(who), dtype=torch.float64) for name, params in self.params.items()}
+        self.calls = {name: [0] * len(who) for name in start}
+
+    def _keys(self, who: list[int]) -> Tensor:
+        if self.trainer.model.side_by_side:  # it has no dropout, and keys take their time
+            return torch.zeros((len(who), 2), dtype=torch.int32)
+        return torch.stack([self.local.dropout_key(i) for i in who])
+
+    def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
+        """Take every step of the round."""
+        for t in range(1, self.plan.num_steps + 1):
+            for run, positions in self.plan.runs(t):
+                x, y = self.local.clients.samples(positions)
+                here = {name: params[run] for name, params in self.params.items()}
+                grad = partial(self.grad, run=run, x=x, y=y, t=t, call=itertools.count())
+                moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
+                for name, move in moves.items():
+                    own = tuple(moment[run] for moment in self.moments[name])
+                    self.optimizer.step(here[name], move, own, t, pull and pull[run])
+
+    def grad(
+        self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int, call: Iterator[int]
+    ) -> Tensor:
+        """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
+        where = self.buffers[of][run], x, y, self.keys[run], t
+        gradient, loss, after = self.trainer.gradients(point, *where, next(call))
+        self.buffers[of][run] = after
+        self.losses[of][run] += loss
+        for i in range(run.start, run.stop):
+            self.calls[of][i] += 1
+        # A recorded pass writes its gradient to the same place in each step; a method may keep one.
+        return gradient.clone() if gradient.is_cuda else gradient
+
+    def mean_losses(self) -> dict[str, Tensor]:
+        """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""
+        means = {}
+        for name, calls in self.calls.items():
+            if any(calls):
+                total = self.losses[name]
+                means[name] = (total / torch.tensor(calls).to(total)).to(self.trainer.model.dtype)
+        return means

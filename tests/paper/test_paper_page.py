@@ -1,0 +1,41 @@
+"""The page of the paper's re-run says what results/ says."""
+
+import pytest
+
+from fedamp.config import Named
+from paper import page, results, run
+
+
+def test_the_page_is_what_the_results_say():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run: python -m paper.page"
+    assert page.README.read_text(encoding="utf-8") == page.readme(), "run: python -m paper.page"
+    assert "| Separate |" in page.README.read_text(encoding="utf-8")
+
+
+def test_where_nothing_was_run_the_page_says_so(tmp_path, monkeypatch):
+    (tmp_path / "theorems.json").write_text(results.theorems_path().read_text())
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    assert "| Separate | not run | 86.30 |" in page.page()
+    assert "**not run** on EMNIST" in page.readme()
+
+
+def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, digits):
+    kept_results = page.ROOT / "results"  # of the theorems
+    pytest.importorskip("matplotlib").use("agg")
+    from paper import figures
+
+    cell = digits(Named("fedamp", {"sigma": 10.0}))
+    result = run.Runner().play(cell)
+    local = {**result, "description": {**result["description"], "method": {"name": "fedamp", "sigma": "local"}}}
+
+    def scores_of(table, row):
+        kept = {"fedamp": result, "fedamp-local": local}.get(row.run)
+        return {0: {**kept[row.entry], "run": kept}} if kept and table == "table3-emnist" else {}
+
+    monkeypatch.setattr(figures, "scores_of", scores_of)
+    monkeypatch.setattr(results, "RESULTS", kept_results)
+    monkeypatch.setattr(figures, "IMAGES", tmp_path / "images")
+    (tmp_path / "images").mkdir()
+    figures.draw_all()
+    drawn = {path.stem for path in (tmp_path / "images").iterdir()}
+    assert drawn == {"theorems", "curves-emnist", "distributions-emnist", "weights-emnist"}
