@@ -1,11 +1,11 @@
-"""Where the time of a round goes over real processes: local training, transport, the server's own work.
+"""Where the time of a round goes, over real processes: local training, transport, the server's own work.
 
     python benchmarks/federation_round.py --model cnn        # 3 silos x 1.7 M parameters
     python benchmarks/federation_round.py --model resnet18   # 3 silos x 11 M parameters
 
-A server and three silos on this machine, over TLS and with keys, one local step a round, so that the floor is seen.
-Local training is the longest of the silos'; transport is what is left of the round, Flower's polling and the start of a
-process for each message included. The first round is left out.
+A server and three silos on this machine, over TLS and with keys, with one local step per round, so that the overhead
+shows. Local training is that of the slowest silo; transport is the rest of the round, including Flower's polling and
+the start of a process for each message. The first round is left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation import demo, provision
-from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan import Plan
 from fedamp.federation.processes import ports
 from fedamp.records.reading import read_lines
 
@@ -30,7 +31,7 @@ OUTPUTS = {"mlp": 10, "cnn": 62, "resnet18": 100}
 
 
 def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str, float]]:
-    """Return the split of each round but the first, in seconds."""
+    """Return where the time of each round but the first goes, in seconds."""
     with tempfile.TemporaryDirectory(prefix="fedamp-bench-", ignore_cleanup_errors=True) as made:
         folder, stream = Path(made), np.random.default_rng(0)
         (folder / "data").mkdir()
@@ -60,7 +61,7 @@ def measure(model: str, rounds: int, samples: int, method: str) -> list[dict[str
 
 
 def main() -> None:
-    """Measure, and print the split."""
+    """Measure, and print where the time goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=sorted(SHAPES), default="cnn")
     parser.add_argument("--method", default="fedamp")

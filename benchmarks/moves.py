@@ -1,4 +1,4 @@
-"""How far honest clients move in a round, and how far a flipped model lies: what `replies.Limits` rests on.
+"""How far honest clients move in a round, and how far a flipped model lies: what `ReplyLimits` rests on.
 
     python benchmarks/moves.py
 

@@ -18,9 +18,10 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedamp.config import Named, RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
-from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan import Federation, Member, Plan, SiloConfig
 from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
@@ -31,7 +32,7 @@ from fedamp.runs.setup import assemble
 
 strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
 
-# A message belongs to a run; outside of one Flower has to be told so.
+# A message belongs to a run; outside of one, Flower needs these numbers.
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 Tamper = Callable[[int, Message], Message | None]

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema, merge_schemas
 from fedamp.federation import provision
 from fedamp.federation.demo import NAMES, write_digits
-from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan import Plan
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until

@@ -18,7 +18,7 @@ from fedamp.federation.server.half_sent import bound_the_wait
 
 @pytest.fixture
 def reply(monkeypatch):
-    """A reply to message "asked", as the server's app is told of it."""
+    """A reply to message "asked", as the server's app hears of it."""
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     message = Message(RecordDict({"config": ConfigRecord({"x": 1})}), dst_node_id=1, message_type="train")
@@ -37,10 +37,10 @@ def test_the_rest_of_a_reply_is_not_waited_for_longer_than_the_rules_say(reply, 
         return PullObjectResponse(object_found=True, object_available=False)
 
     shown = message_to_proto(reply)
-    told = PullAppMessagesResponse(messages_list=[shown], message_object_trees=[get_object_tree(reply)])
+    listing = PullAppMessagesResponse(messages_list=[shown], message_object_trees=[get_object_tree(reply)])
     grid = http_grid.HttpGrid(token="none")
     grid._run = SimpleNamespace(run_id=1)
-    grid._client = SimpleNamespace(PullMessages=lambda request: told, PullObject=never_there)
+    grid._client = SimpleNamespace(PullMessages=lambda request: listing, PullObject=never_there)
     (answer,) = grid.pull_messages(["asked"])
     assert tries
     assert answer.has_error()

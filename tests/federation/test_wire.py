@@ -9,11 +9,12 @@ from flwr.app import Array, ArrayRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedamp.federation.plan import Rules
+from fedamp.config.reply_rules import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
-from fedamp.federation.wire.reply_checks import check_samples, outliers, templates
+from fedamp.federation.wire.reply_checks import check_samples, templates
 from fedamp.methods import METHODS, make_method
 from fedamp.rows import Rows
+from fedamp.runs.replies import outliers
 
 LIKE = torch.zeros(5)
 
@@ -86,10 +87,10 @@ def test_names_from_elsewhere_can_not_steer_the_operators_terminal():
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("told", [0, -1, 2.5, float("nan"), float("inf"), True, None, "7", 1 << 50])
-def test_sample_counts_that_can_not_be(told):
+@pytest.mark.parametrize("count", [0, -1, 2.5, float("nan"), float("inf"), True, None, "7", 1 << 50])
+def test_sample_counts_that_can_not_be(count):
     with pytest.raises(RefusedError, match="sample count"):
-        check_samples(told)
+        check_samples(count)
 
 
 def test_the_median_is_of_now_and_of_before():

@@ -10,12 +10,13 @@ from torch import nn
 
 import fedamp
 from fedamp.config import Named, RunConfig
+from fedamp.config.reply_rules import ReplyLimits
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
 from fedamp.runs import replies
 from fedamp.runs.faults import poison
 from fedamp.runs.loop import play
-from fedamp.runs.replies import Limits, Measured
+from fedamp.runs.replies import Measured
 from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
@@ -213,7 +214,7 @@ def test_a_client_with_a_longer_model_than_all_others_is_not_refused():
     """Its model was sent to it as long as that: what counts is how far it moves."""
     replied = {i: Measured({"w": 1.0}, {"w": 1.0}, {"w": 0.1}) for i in range(5)}
     replied[5] = Measured({"w": 100.0}, {"w": 99.5}, {"w": 3.0})
-    assert replies.refused(replied, Limits(), {}) == {}
+    assert replies.refused(replied, ReplyLimits(), {}) == {}
 
 
 # The rule itself
@@ -227,15 +228,15 @@ def measured(far, sent=1.0, steps=1.0):
 def test_a_move_is_free_up_to_three_lengths_of_what_was_sent():
     for far, expected in ((2.99, []), (3.01, [4])):
         replied = {i: measured(0.01) for i in range(4)} | {4: measured(far)}
-        assert list(replies.refused(replied, Limits(), {})) == expected
+        assert list(replies.refused(replied, ReplyLimits(), {})) == expected
 
 
 def test_who_goes_on_may_go_further_than_who_turns_round():
     for far, expected in ((9.9, []), (10.1, [4])):
         on = Measured({"w": far + 1.0}, {"w": 1.0}, {"w": far})
         replied = {i: measured(1.0) for i in range(4)} | {4: on}
-        assert list(replies.refused(replied, Limits(), {}, [{"w": 100.0}] * 9)) == expected
-        assert list(replies.refused({**replied, 4: measured(far)}, Limits(), {}, [{"w": 100.0}] * 9)) == [4]
+        assert list(replies.refused(replied, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == expected
+        assert list(replies.refused({**replied, 4: measured(far)}, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == [4]
 
 
 @pytest.mark.parametrize("shift", [20.0, 100.0])
@@ -261,11 +262,11 @@ def test_a_client_whose_targets_lie_far_from_the_others_takes_part(method, shift
 def test_a_long_move_is_fine_where_the_others_move_as_far():
     for far, expected in ((11.9, []), (12.1, [4])):
         replied = {i: measured(3.0) for i in range(4)} | {4: measured(far, sent=1.0)}
-        assert list(replies.refused(replied, Limits(norm_factor=1e9), {})) == expected
+        assert list(replies.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
 
 
 def test_of_two_a_single_stranger_can_not_lift_the_median():
-    assert list(replies.refused({0: measured(0.1), 1: measured(11.0)}, Limits(), {})) == [1]
+    assert list(replies.refused({0: measured(0.1), 1: measured(11.0)}, ReplyLimits(), {})) == [1]
 
 
 def test_who_takes_more_steps_may_go_further():
@@ -273,15 +274,15 @@ def test_who_takes_more_steps_may_go_further():
     for steps, most in ((10, 4), (40, 8), (300, 48), (1000, 160), (10**9, 160), (1, 4)):
         for far, expected in ((0.99 * most, []), (1.01 * most, [5])):
             replied = {**few, 5: measured(far, sent=0.0, steps=steps)}
-            assert list(replies.refused(replied, Limits(norm_factor=1e9), {})) == expected
+            assert list(replies.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
 
 
 def test_who_is_absent_counts_with_the_length_of_its_model():
     """Two liars alone are the median of their round; eight others are away."""
     liars = {i: measured(11.0) for i in range(2)}
-    assert list(replies.refused(liars, Limits(), {})) == []
-    assert list(replies.refused(liars, Limits(), {"w": [1.0] * 8})) == [0, 1]
-    assert list(replies.refused(liars, Limits(), {"w": [0.0] * 8})) == []  # zeros have no length to go by
+    assert list(replies.refused(liars, ReplyLimits(), {})) == []
+    assert list(replies.refused(liars, ReplyLimits(), {"w": [1.0] * 8})) == [0, 1]
+    assert list(replies.refused(liars, ReplyLimits(), {"w": [0.0] * 8})) == []  # zeros have no length to go by
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -460,9 +461,9 @@ def test_a_model_too_long_to_be_measured_does_not_stop_the_server(deploy):
     state = ServerState(Federation.of("fedamp").method, deploy.Rules(), w[slice(0, 1)])
     state.join(["a", "b", "c"], w)
     state.send()
-    told = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
-    told["b"] = Reply({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
-    good, bad = state.sift(told)
+    sent = {who: Reply({"w": w[slice(i, i + 1)]}, 10, {}) for i, who in enumerate("abc")}
+    sent["b"] = Reply({"w": Rows.of(torch.full((1, 5), 1e300, dtype=torch.float64))}, 10, {})
+    good, bad = state.sift(sent)
     assert list(good) == ["a", "c"]
     assert list(bad) == ["b"]
 
@@ -486,11 +487,11 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
     data = deploy.write_silos(tmp_path / "data")
     local = deploy.Local(tmp_path, deploy.plan_of(data), data, deploy.Rules(norm_factor=25.0))
     write_federation(tmp_path, local.federation)
-    told = json.loads((tmp_path / "federation.json").read_text())
-    del told["rules"]["move_factor"], told["description"]["replies"]
-    (tmp_path / "federation.json").write_text(json.dumps(told))
+    written = json.loads((tmp_path / "federation.json").read_text())
+    del written["rules"]["move_factor"], written["description"]["replies"]
+    (tmp_path / "federation.json").write_text(json.dumps(written))
     setup = read_federation(tmp_path)
-    assert (setup.rules.norm_factor, setup.rules.move_factor) == (25.0, Limits().move_factor)
+    assert (setup.rules.norm_factor, setup.rules.move_factor) == (25.0, ReplyLimits().move_factor)
     assert setup.plan.config.replies == "auto"
 
 
@@ -513,7 +514,7 @@ def test_a_node_of_a_flower_app_answers_for_itself_alone(deploy):
     from flwr.app import ArrayRecord
 
     from fedamp.federation import FedAMP
-    from federation.test_amp import grid, net
+    from federation.test_flower_strategies import grid, net
 
     asked = {}
 

@@ -1,4 +1,4 @@
-"""A client of FedAMP: it starts at its cloud model, and stays near it. Two lines differ from a client of FedAvg."""
+"""A client of FedAMP: it starts at its cloud model and stays near it. Two lines differ from a client of FedAvg."""
 
 import torch
 import torch.nn.functional as F

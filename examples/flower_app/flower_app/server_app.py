@@ -1,4 +1,4 @@
-"""The server: FedAMP in the place of Flower's FedAvg."""
+"""The server: FedAMP instead of Flower's FedAvg."""
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -15,4 +15,4 @@ def main(grid: Grid, context: Context) -> None:
     rounds = int(context.run_config["num-server-rounds"])
     result = strategy.start(grid, ArrayRecord(net().state_dict()), num_rounds=rounds)
     last = result.evaluate_metrics_clientapp[rounds]["accuracy"]
-    print(f"mean accuracy of the cloud models: {last:.2%}, of {len(strategy.models)} clients")
+    print(f"mean accuracy of the cloud models of {len(strategy.models)} clients: {last:.2%}")

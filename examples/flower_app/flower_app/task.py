@@ -1,4 +1,4 @@
-"""The model and the data: each partition has digits of its own."""
+"""The model and the data: each partition has its own mix of digits."""
 
 import torch
 from torch import Tensor, nn

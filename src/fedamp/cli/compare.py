@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedamp.cli.options import config_fields, given_flags, takes_config
+from fedamp.cli.options import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Preset
 from fedamp.cli.terminal import INTERRUPTED, Bars, fail, out, warn
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedamp.records.reading import RunRecord
     from fedamp.runs.compare import Planned
 
-CompareFlags = takes_config(config_fields(leave_out=("method",)))
+CompareFlags = takes_fields({RunConfig: config_fields(leave_out=("method",))})
 
 
 def compare_command(

@@ -1,15 +1,16 @@
 """`fedamp federation`: the server's side of a federation over real machines."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from fedamp.cli.options import config_fields, given_flags, takes_config
+from fedamp.cli.options import config_fields, given_flags, takes_fields
 from fedamp.cli.run import Config
 from fedamp.cli.terminal import needs_extra, out, say, warn
-from fedamp.config.run_config import FAULTS, MACHINE
+from fedamp.config.reply_rules import Rules
+from fedamp.config.run_config import FAULTS, MACHINE, RunConfig
 from fedamp.errors import UserError
 
 Flag = typer.Option
@@ -20,7 +21,12 @@ federation_app = typer.Typer(help="A federation over real machines: the server's
 FROM_THE_SILOS = ("data", "setting", "clients", "schema")
 """Fields of a configuration that the silos themselves decide."""
 
-FederationFlags = takes_config(config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)))
+FederationFlags = takes_fields(
+    {
+        RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)),
+        Rules: ("reply_timeout", "min_silos", "move_factor", "norm_factor", "strikes"),
+    }
+)
 
 
 @federation_app.command("init", cls=FederationFlags)
@@ -37,13 +43,6 @@ def federation_init(
     ] = None,
     config: Config = None,
     details: Annotated[list[str] | None, Flag("--set", help="A detail, say method.sigma=25; can be repeated.")] = None,
-    reply_timeout: Annotated[float | None, Flag(help="Seconds that a round waits for replies.")] = None,
-    min_silos: Annotated[int | None, Flag(help="Replies that a round needs in order to count; 3, or 2 of 2.")] = None,
-    move_factor: Annotated[
-        float | None, Flag(help="How many times as far as the median a reply may lie from what was sent.")
-    ] = None,
-    norm_factor: Annotated[float | None, Flag(help="How many times as long as the median a reply may be.")] = None,
-    strikes: Annotated[int | None, Flag(help="Bad replies in a row after which a silo is set aside.")] = None,
 ) -> None:
     """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
     needs_extra()
@@ -53,16 +52,13 @@ def federation_init(
     from fedamp.data.silos.warnings import schema_warnings
     from fedamp.federation import provision
     from fedamp.federation.configure import configured_for
-    from fedamp.federation.plan import Plan, Rules
+    from fedamp.federation.plan import Plan
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
     if len(names) < 2:
         raise UserError(f"silos are {silos!r}; a federation needs two or more, say hospital-a,hospital-b,hospital-c")
-    limits: dict[str, Any] = {"reply_timeout": reply_timeout, "strikes": strikes}
-    limits |= {"move_factor": move_factor, "norm_factor": norm_factor}
     # Two silos can compute each other's model: with three or more, no round begins with fewer.
-    limits["min_silos"] = min(3, len(names)) if min_silos is None else min_silos
-    rules = Rules(**{key: value for key, value in limits.items() if value is not None})
+    rules = Rules(**{"min_silos": min(3, len(names)), **given_flags(context, Rules)})
     parts, paths = [read_schema(path) for path in schema], [str(path) for path in schema]
     agreed = parts[0] if len(parts) == 1 else merge_schemas(parts, paths)
     title, flags = name or folder.absolute().name, given_flags(context)

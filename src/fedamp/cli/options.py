@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -17,22 +17,24 @@ WIDEST = 20  # letters of a list of choices that stands in the place of a flag's
 KEPT = "flags"  # where a command's context keeps the flags that were given
 
 
-def takes_config(names: Collection[str]) -> type[TyperCommand]:
-    """Return a kind of command that has a flag for each of these fields of a configuration, besides its own.
+def takes_fields(names: Mapping[type, Collection[str]]) -> type[TyperCommand]:
+    """Return a kind of command that has a flag for each of these fields of dataclasses, besides its own.
 
     The command's function gets them by `given_flags`.
     """
 
-    class ConfigCommand(TyperCommand):
+    class FieldsCommand(TyperCommand):
         def __init__(self, *args: Any, params: list[Any] | None = None, **more: Any) -> None:
-            super().__init__(*args, params=[*config_options(names), *(params or [])], **more)
+            flags = [option for kind, mine in names.items() for option in field_options(kind, mine)]
+            super().__init__(*args, params=[*flags, *(params or [])], **more)
 
-    return ConfigCommand
+    return FieldsCommand
 
 
-def given_flags(context: typer.Context) -> dict[str, Any]:
-    """Return the flags of the configuration that were given, by the fields' names."""
-    return dict(context.meta.get(KEPT, {}))
+def given_flags(context: typer.Context, kind: type = RunConfig) -> dict[str, Any]:
+    """Return the flags that were given for fields of a dataclass, by the fields' names."""
+    mine = {each.name for each in fields(kind)}
+    return {name: value for name, value in context.meta.get(KEPT, {}).items() if name in mine}
 
 
 def config_fields(leave_out: Collection[str] = (), leave_out_groups: Collection[str] = ()) -> list[str]:
@@ -44,10 +46,10 @@ def config_fields(leave_out: Collection[str] = (), leave_out_groups: Collection[
     ]
 
 
-def config_options(names: Collection[str]) -> list[TyperOption]:
+def field_options(kind: type, names: Collection[str]) -> list[TyperOption]:
     """Return a flag for each of these fields."""
-    hints, abouts = get_type_hints(RunConfig), explained(RunConfig)
-    defaults = {each.name: default_of(each) for each in fields(RunConfig)}
+    hints, abouts = get_type_hints(kind), explained(kind)
+    defaults = {each.name: default_of(each) for each in fields(kind)}
     return [_option(name, hints[name], defaults[name], abouts[name]) for name in names]
 
 

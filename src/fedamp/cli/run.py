@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fedamp.cli.options import config_fields, given_flags, takes_config
+from fedamp.cli.options import config_fields, given_flags, takes_fields
 from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, warning
-
-if TYPE_CHECKING:
-    from fedamp.config import RunConfig
+from fedamp.config import RunConfig
 
 Flag = typer.Option
 DataDir = Annotated[Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")]
@@ -23,7 +21,7 @@ Details = Annotated[
 ]
 AsJson = Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")]
 
-RunFlags = takes_config(config_fields())
+RunFlags = takes_fields({RunConfig: config_fields()})
 
 
 def run_command(

@@ -31,5 +31,5 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == "flwr":
-            raise ImportError("this needs Flower: pip install 'fedamp[federation]'") from error
+            raise ImportError("this needs Flower; run: pip install 'fedamp[federation]'") from error
         raise

@@ -1,4 +1,4 @@
-"""Certificates and keys: an authority of the federation's own, the server's certificate, a key pair for each silo.
+"""Certificates and keys: the federation's own authority, the server's certificate, a key pair for each silo.
 
 Elliptic curves throughout. Private keys are never encrypted with a passphrase, as services must start by themselves:
 the files' permissions protect them.
@@ -42,7 +42,7 @@ def make_server_certificate(authority: bytes, authority_key: bytes, hosts: Seque
     issuer = x509.load_pem_x509_certificate(authority)
     signer = serialization.load_pem_private_key(authority_key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise UserError("the authority's key is of another kind; expected the ca.key that fedamp wrote")
+        raise UserError("the authority's key is of the wrong kind; expected the ca.key that fedamp wrote")
     key = ec.generate_private_key(ec.SECP256R1())
     names = [_general_name(host) for host in dict.fromkeys([*hosts, *ALWAYS])]
     builder = _builder(_subject([*hosts, *ALWAYS][0]), issuer.subject, key.public_key(), SERVER_DAYS)
@@ -83,7 +83,7 @@ def check_private(key: bytes) -> None:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         read = None
     if not isinstance(read, ec.EllipticCurvePrivateKey):
-        raise UserError("the file key is damaged or no silo's key; unpack the bundle anew")
+        raise UserError("the file `key` is damaged or not a silo's key; unpack the bundle again")
 
 
 def validity(certificate: bytes) -> tuple[datetime, datetime]:
@@ -91,7 +91,7 @@ def validity(certificate: bytes) -> tuple[datetime, datetime]:
     try:
         read = x509.load_pem_x509_certificate(certificate)
     except ValueError:
-        raise UserError("the file ca.crt is damaged or no certificate; unpack the bundle anew") from None
+        raise UserError("the file `ca.crt` is damaged or not a certificate; unpack the bundle again") from None
     return read.not_valid_before_utc, read.not_valid_after_utc
 
 

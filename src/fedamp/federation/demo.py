@@ -1,4 +1,4 @@
-"""The whole thing on one machine: a server and three silos on loopback, with digits, certificates and keys."""
+"""`fedamp federation try`: a server and three silos on one machine, with digits, certificates and keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 from rich.table import Table
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data import load_data
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import Schema, make_schema, merge_schemas
 from fedamp.errors import UserError
 from fedamp.federation import provision
-from fedamp.federation.plan import Plan, Rules
+from fedamp.federation.plan import Plan
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.files import read_json
@@ -31,22 +32,23 @@ Say = Callable[[str], None]
 
 
 def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, show: Callable[[Table], None]) -> None:
-    """Make a federation, run it to its end, and show what came of it; nothing that was started stays."""
+    """Make a federation, run it to its end, and show its scores; no process is left behind."""
     with _place(folder, keep) as place, launch.ending_in_order():
         data = write_digits(place / "data")
         schema = merge_schemas([make_schema([read_silo(path)]) for path in data])
         federation = place / "federation"
-        plan = Plan("try", _description(method, rounds, schema), schema)
+        plan = Plan("try", _config(method, rounds, schema), schema)
         provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], ports.free_port(), None)
-        say(f"a federation of {len(NAMES)} silos is in {federation}; each silo's digits are in {place / 'data'}")
+        say(f"a federation of {len(NAMES)} silos is in {federation}, and each silo's digits are in {place / 'data'}")
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
-        say(f"{rounds} rounds over real processes, TLS and keys took {time.monotonic() - began:.0f} s")
+        played = "1 round" if rounds == 1 else f"{rounds} rounds"
+        say(f"{played} over real processes, with TLS and keys, took {time.monotonic() - began:.0f} s")
         show(_scores(federation / "record"))
         if folder or keep:
-            say(f"the record is in {federation / 'record'}; a page of it: fedamp report {federation / 'record'}")
+            say(f"the record is in {federation / 'record'}; for a report, run: fedamp report {federation / 'record'}")
         else:
-            say("with --keep the folder stays, and `fedamp report` makes a page of its record")
+            say("--keep keeps the folder, so that `fedamp report` can make a report of its record")
 
 
 def write_digits(folder: Path, seed: int = 0) -> list[Path]:
@@ -63,7 +65,7 @@ def write_digits(folder: Path, seed: int = 0) -> list[Path]:
     return paths
 
 
-def _description(method: str, rounds: int, schema: Schema) -> RunConfig:
+def _config(method: str, rounds: int, schema: Schema) -> RunConfig:
     values = {"data": "try", "setting": "natural", "clients": len(NAMES), "task": schema.task}
     return RunConfig.of({**values, "method": method, "rounds": rounds})
 
@@ -71,7 +73,7 @@ def _description(method: str, rounds: int, schema: Schema) -> RunConfig:
 @contextlib.contextmanager
 def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already and is not empty; give a new folder")
+        raise UserError(f"{folder} exists and is not empty; give a new folder")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder.absolute()
@@ -112,7 +114,7 @@ def _scores(record: Path) -> Table:
     lines = [line["test"].get("own", {}).get("accuracy") for line in read_lines(record / "rounds.jsonl")]
     scored = [line for line in lines if line]
     sizes = (read_json(record / "result.json") or {}).get("facts", {}).get("sizes") or [None] * len(NAMES)
-    table = Table("silo", "training samples", "accuracy at first", "after the last round")
+    table = Table("silo", "training samples", "accuracy before round 1", "after the last round")
     for name, size, first, last in zip(NAMES, sizes, scored[0], scored[-1], strict=True):
         table.add_row(name, str(size or "-"), _shown(first), _shown(last))
     return table

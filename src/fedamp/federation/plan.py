@@ -9,11 +9,11 @@ from typing import Any
 
 from fedamp import __version__, checks, models
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError
 from fedamp.records.differences import differences
-from fedamp.runs.replies import Limits
 
 # Each side decides these for itself: where its data is, on which device it computes, how long it goes on.
 OWN = (
@@ -29,23 +29,6 @@ class Member:
     name: str
     number: int  # its coordinate for random numbers, fixed when the silo is provisioned
     key: str  # SHA-256 of its public key, in hex
-
-
-@dataclass(frozen=True)
-class Rules(Limits):
-    """The server's rules: how far a reply may be off, and how long it waits for whom."""
-
-    reply_timeout: float = 600.0  # seconds that a round waits for replies
-    min_silos: int = 2  # good replies that a round needs to count
-    strikes: int = 3  # bad replies in a row after which a silo is set aside
-
-    def __post_init__(self) -> None:
-        checks.positive("reply_timeout", self.reply_timeout)
-        checks.count("min_silos", self.min_silos)
-        checks.positive("move_factor", self.move_factor)
-        checks.positive("norm_factor", self.norm_factor)
-        checks.positive("samples_factor", self.samples_factor)
-        checks.count("strikes", self.strikes)
 
 
 @dataclass(frozen=True)

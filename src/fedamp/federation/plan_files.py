@@ -2,7 +2,7 @@
 
 DIR/federation.json   on the server: the plan, its rules, and who is who
 DIR/schema.json       columns, labels and scaling
-BUNDLE/silo.json      in a silo: the plan, its own name and number, and the server's address; nothing of the others
+BUNDLE/silo.json      in a silo: the plan, its own name and number, and the server's address; nothing about the others
 BUNDLE/schema.json    the same schema
 
 Types and missing fields are checked by pydantic, strictly: no text is taken for a number. Which values are allowed is
@@ -20,9 +20,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedamp.config import RunConfig
+from fedamp.config.reply_rules import Rules
 from fedamp.data.silos.schema_file import read_schema, write_schema
 from fedamp.errors import UserError
-from fedamp.federation.plan import Federation, Member, Plan, Rules, SiloConfig
+from fedamp.federation.plan import Federation, Member, Plan, SiloConfig
 from fedamp.files import read_json, write_whole
 
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"

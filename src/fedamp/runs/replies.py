@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from fedamp.config.reply_rules import ReplyLimits
 from fedamp.rows import Message, Rows, column_blocks
 
 BUFFERS = ".buffers"
@@ -33,22 +34,6 @@ Client = TypeVar("Client", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How far a reply may be out, in medians of the federation.
-
-    `move_factor` was chosen between two things that were measured (benchmarks/moves.py), in usual moves, of moves that
-    are not free. The longest of an honest client was 3: with a hundred times as many samples as the others, under
-    SCAFFOLD. (One whose inputs were ten times as large as the others' came to 6; it should hear of it.) The shortest
-    of a ten-fold flip, by the third of the clients that move least, was 5.7 among clients of like size, and 4.8 by
-    clients of 20 samples among such of 2000, at the methods' own learning rates.
-    """
-
-    move_factor: float = 4.0  # a move
-    norm_factor: float = 10.0  # the length of a reply
-    samples_factor: float = 1000.0  # its sample count, and what its model carries along
-
-
-@dataclass(frozen=True)
 class Measured:
     """A finite reply in numbers, by its entries, summed in float64."""
 
@@ -63,7 +48,7 @@ class Refusal:
     """Why a reply is refused: in words that stay the same from round to round, and with this round's numbers."""
 
     cause: str
-    told: str
+    text: str
 
 
 class Answering(Protocol):
@@ -122,13 +107,13 @@ def _measured(row: Mapping[str, float]) -> Measured | None:
 
 def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
     """Return how long the messages are that clients who are absent would have answered, by the reply's entries."""
-    told = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
-    return {name: _sums(rows.params)["length"].tolist() for name, rows in told.items() if rows is not None}
+    models = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
+    return {name: _sums(rows.params)["length"].tolist() for name, rows in models.items() if rows is not None}
 
 
 def refused(
     replies: Mapping[Client, Measured],
-    limits: Limits,
+    limits: ReplyLimits,
     waiting: Mapping[str, Sequence[float]],
     known: Collection[Mapping[str, float]] = (),
 ) -> dict[Client, Refusal]:
@@ -145,7 +130,7 @@ def refused(
 
 
 def strays(
-    name: str, replies: Mapping[Client, Measured], waiting: Sequence[float], limits: Limits
+    name: str, replies: Mapping[Client, Measured], waiting: Sequence[float], limits: ReplyLimits
 ) -> dict[Client, Refusal]:
     """Return who has gone astray: further than FREE lengths of its model, and than `move_factor` times the usual move.
 
@@ -199,7 +184,7 @@ def room(ratio: float) -> float:
 def outliers(
     lengths: Mapping[Client, Mapping[str, float]],
     known: Mapping[Hashable, Mapping[str, float]],
-    limits: Limits,
+    limits: ReplyLimits,
     sent: Mapping[Client, Mapping[str, float]] | None = None,
     slack: Mapping[Client, Mapping[str, float]] | None = None,
 ) -> dict[Client, Refusal]:

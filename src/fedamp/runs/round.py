@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedamp.config.reply_rules import ReplyLimits
 from fedamp.methods import Local, Method
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import replies
@@ -42,7 +43,7 @@ def play_round(
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
     received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
     of every model. With `checked` the same goes for a reply that a federation would refuse (`replies`). `poisoned` are
-    the clients whose replies are tampered with: what is told of them says so.
+    the clients whose replies are tampered with: their warnings say so.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -78,7 +79,7 @@ def play_round(
         present=present,
         models=method.client_models(part, received),
         losses=losses,
-        refused={i: why.told for i, why in refused.items()},
+        refused={i: why.text for i, why in refused.items()},
         diagnostics={**diagnostics, "events": events},
     )
 
@@ -102,7 +103,7 @@ def _looked_at(
         away = {name: rows[(~present).to(rows.params.device)] for name, rows in message.items()}
         waiting = replies.waiting(away, method, models)
     found = zip(present.nonzero()[:, 0].tolist(), measured, strict=True)
-    refused = replies.refused({i: one for i, one in found if one is not None}, replies.Limits(), waiting)
+    refused = replies.refused({i: one for i, one in found if one is not None}, ReplyLimits(), waiting)
     return torch.tensor([one is not None for one in measured]), refused
 
 
@@ -114,9 +115,9 @@ def _events(
     checked: bool,
     poisoned: Collection[int],
 ) -> list[str]:
-    """Return what is to be told of losses and replies, each with its cause and its cure."""
+    """Return warnings about losses and replies, each with its cause and its cure."""
     sick = torch.stack([~loss.isfinite() for loss in losses.values()]).any(0).cpu() if losses else ~finite
-    told = {
+    causes = {
         "the training loss of client {} is not finite": who[sick].tolist() if losses else [],
         "the model of client {} is not finite: it is not received, and the client goes on from its last one": (
             who[~finite].tolist()
@@ -125,7 +126,7 @@ def _events(
     cure = "Lower the learning rate, or look for values in the client's data that are not finite"
     if poisoned and not checked:
         cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
-    events = [text for words, bad in told.items() for text in _with_cure(words, bad, cure, poisoned)]
+    events = [text for words, bad in causes.items() for text in _with_cure(words, bad, cure, poisoned)]
     for cause in dict.fromkeys(why.cause for why in refused.values()):
         words = f"the reply of client {{}} is refused, and counts as absent: {cause}"
         bad = [i for i, why in refused.items() if why.cause == cause]

@@ -1,1 +1,1 @@
-"""FedAMP and HeurFedAMP for other people's Flower apps, which have a ClientApp of their own."""
+"""FedAMP and HeurFedAMP for Flower apps that have their own ClientApp."""

@@ -18,9 +18,9 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedamp import methods
+from fedamp.config.reply_rules import Rules
 from fedamp.errors import UserError
 from fedamp.federation.flower.named_arrays import Layout
-from fedamp.federation.plan import Rules
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_checks
 from fedamp.federation.wire.encoding import one_line

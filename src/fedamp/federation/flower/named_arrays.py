@@ -15,7 +15,7 @@ from fedamp.errors import UserError
 from fedamp.federation.wire.encoding import check_names, decode_array
 from fedamp.rows import Rows
 
-# What BatchNorm carries along: it is mixed with the rest, and no part of the distance between two models.
+# BatchNorm's statistics: mixed with the rest, but not part of the distance between two models.
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -23,7 +23,7 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class Layout:
     """Which arrays a model has, in order, and which of them are learned."""
 
-    params: Mapping[str, Tensor]  # empty tensors would do: shapes and types count
+    params: Mapping[str, Tensor]  # only shapes and types count
     buffers: Mapping[str, Tensor]
 
     @classmethod

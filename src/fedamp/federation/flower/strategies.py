@@ -1,4 +1,4 @@
-"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have a ClientApp of their own."""
+"""FedAMP and HeurFedAMP as ordinary Flower strategies, for apps that have their own ClientApp."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from flwr.app import MetricRecord, RecordDict
 
 from fedamp import methods
+from fedamp.config.reply_rules import Rules
 from fedamp.federation.flower.attentive import AttentiveStrategy
-from fedamp.federation.plan import Rules
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None
 

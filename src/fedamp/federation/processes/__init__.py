@@ -1,1 +1,1 @@
-"""Other programs: started, watched and ended, with nothing left behind."""
+"""Processes of other programs: started, watched and ended, with nothing left behind."""

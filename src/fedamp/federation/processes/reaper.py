@@ -1,10 +1,10 @@
-"""Runs a command and sees to it that no process of it stays behind; a program of its own, with no imports of ours.
+"""A separate program that runs a command and leaves none of its processes behind; it imports nothing of fedamp.
 
     python reaper.py GRACE COMMAND...
 
-It ends when the command ends, when it gets SIGTERM, or when the process that started it is gone, be it by kill -9.
-Then the command gets SIGTERM and GRACE seconds, and whatever is left of all its descendants is killed. Flower starts
-processes in sessions of their own, so that killing a process group is not enough.
+It ends when the command ends, when it gets SIGTERM, or when the process that started it is gone, even by kill -9. Then
+the command gets SIGTERM and GRACE seconds, and whatever is left of its descendants is killed. Flower starts processes
+in new sessions, so killing a process group is not enough.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def main(grace: float, command: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Orphans come to us: so that they can be found, and so that none stays as a zombie, which others take for alive.
+    # Orphans become our children: so they can be found, and none stays as a zombie, which others take for alive.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # Should even this process be killed outright, then the command is too.
+    # If even this process is killed outright, so is the command.
     child = subprocess.Popen(command, preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
     status: int | None = None
     while status is None and not stopped and os.getppid() == parent:
@@ -42,7 +42,7 @@ def main(grace: float, command: list[str]) -> int:
         status = _reap(child.pid)
     if status is None:
         _signal(child.pid, signal.SIGTERM)
-        # Where our starter is gone, the next one may be waiting for the port already.
+        # If the process that started us is gone, the next one may already be waiting for the port.
         end = time.monotonic() + (grace if stopped else min(grace, ALONE))
         while status is None and time.monotonic() < end:
             time.sleep(TICK)
@@ -107,7 +107,7 @@ def _processes() -> list[tuple[int, int]]:
             continue
         try:
             with open(f"/proc/{name}/stat") as file:
-                # pid (name) state parent ...; the name may hold anything, so what counts is the last bracket.
+                # pid (name) state parent ...; the name may hold anything, so the last bracket ends it.
                 state, parent = file.read().rpartition(")")[2].split()[:2]
         except OSError:
             continue

@@ -21,7 +21,7 @@ from fedamp.errors import UserError
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.federation.provision import read_address
+from fedamp.federation.provision.address import read_address
 
 HEALTHY, ANSWER = 60.0, 60.0  # seconds to wait for
 NAME = "fedamp"  # of the one server in Flower's configuration

@@ -1,7 +1,7 @@
 """A reply that was only half sent must not stop the others.
 
-Flower's server app takes a reply apart into objects and waits for the missing ones: up to two hours, whatever the
-round's timeout says. A silo that dies while it sends would hold up the whole federation for as long.
+Flower's server app receives a reply in pieces and waits for the missing ones: up to two hours, whatever the round's
+timeout says. A silo that dies while it sends would hold up the whole federation for as long.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ def bound_the_wait(seconds: float) -> None:
     from flwr.superlink.grid import http_grid
 
     if not hasattr(http_grid, "pull_objects"):
-        raise SystemExit("this version of Flower has no pull_objects; install the one that fedamp[federation] asks for")
+        raise SystemExit("this version of Flower has no pull_objects; install the one that fedamp[federation] requires")
     http_grid.pull_objects = partial(pull_objects, max_time=seconds)

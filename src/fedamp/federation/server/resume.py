@@ -1,4 +1,4 @@
-"""Taking up a federation where its server was stopped: whether its record is whole, and what has changed since.
+"""Continuing a federation where its server was stopped: whether its record is whole, and what has changed since.
 
 life.json   the federation's own number, and how often its server was started
 """
@@ -35,8 +35,8 @@ def check_whole(folder: Path) -> None:
     never = played <= 1 and not any(folder.glob("checkpoint-*"))
     if not never and (saved is None or known != list(range(saved.k + 1))):
         raise UserError(
-            f"{folder} holds {played} rounds, but no checkpoint that fits them, so it is damaged; restore the folder "
-            "from a backup, or move it away to start afresh"
+            f"{folder} has lines up to round {played}, but no checkpoint that fits them, so it is damaged; restore the "
+            "folder from a backup, or move it away to start afresh"
         )
 
 
@@ -50,7 +50,7 @@ def check_members(now: Sequence[str], before: Sequence[str]) -> None:
 
 
 def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: int) -> None:
-    """Let a federation go on that has grown, or is to last longer: older lines know nothing of the new silos."""
+    """Let a federation continue that has grown, or is to last longer: pad older lines, which lack the new silos."""
     changed = {**there, "clients": config["clients"], "rounds": config["rounds"]}
     if changed == there or changed != config:
         return  # the same run, or truly another: `RunFolder.begin` tells them apart

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.federation.plan import Rules
+from fedamp.config.reply_rules import Rules
 from fedamp.federation.wire import reply_checks
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
 from fedamp.rows import Message, Rows, State
-from fedamp.runs import replies as vetted
+from fedamp.runs import replies as reply_limits
 
 
 @dataclass
@@ -62,7 +62,7 @@ class ServerState:
     def __post_init__(self) -> None:
         _, self.reply_like = reply_checks.templates(self.method, self.first)
         models = {name: rows for name, rows in self.reply_like.items() if name != "samples"}
-        (first,) = vetted.measure(models, {}, self.method, torch.ones((1, 1)))
+        (first,) = reply_limits.measure(models, {}, self.method, torch.ones((1, 1)))
         assert first is not None, "a first model is finite"
         self.first_lengths = {name: length for name, length in first.lengths.items() if length > 0}
 
@@ -92,17 +92,17 @@ class ServerState:
         measured = {who: self._measured(who, reply) for who, reply in replies.items()}
         known = [standing.lengths for standing in self.standings.values() if standing.lengths]
         away = torch.tensor([identity not in replies for identity in self.order])
-        waiting = vetted.waiting(self._part(away), self.method, self.reply_like)
+        waiting = reply_limits.waiting(self._part(away), self.method, self.reply_like)
         sound = {who: one for who, one in measured.items() if one is not None}
-        found = vetted.refused(sound, self.rules, waiting, [*known, self.first_lengths])
+        found = reply_limits.refused(sound, self.rules, waiting, [*known, self.first_lengths])
         refused = dict.fromkeys(measured.keys() - sound.keys(), "its norm is too large to be computed")
-        refused |= {who: f"{why.told}. {vetted.CURE}" for who, why in found.items()}
+        refused |= {who: f"{why.text}. {reply_limits.CURE}" for who, why in found.items()}
         return {who: reply for who, reply in replies.items() if who not in refused}, refused
 
-    def _measured(self, who: str, reply: Reply) -> vetted.Measured | None:
+    def _measured(self, who: str, reply: Reply) -> reply_limits.Measured | None:
         """Return a reply in numbers; None for one whose values are finite, but not their squares."""
         i, steps = self.order.index(who), torch.tensor([[self.steps(reply.samples)]])
-        (one,) = vetted.measure(reply.rows, self._part(slice(i, i + 1)), self.method, steps)
+        (one,) = reply_limits.measure(reply.rows, self._part(slice(i, i + 1)), self.method, steps)
         return None if one is None else replace(one, lengths={**one.lengths, "samples": float(reply.samples)})
 
     def receive(self, replies: Mapping[str, Reply]) -> dict[str, Any]:
@@ -138,12 +138,12 @@ class ServerState:
         standing.strikes, standing.aside = 0, False
 
     def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
-        """Return all that is needed to go on after a stop."""
+        """Return all that is needed to continue after a stop."""
         assert self.method_state is not None, "no silo has joined"
         standings = {who: vars(standing) for who, standing in self.standings.items()}
         return Checkpoint(self.k, self.method_state, State(0), xi, {"order": self.order, "standings": standings, **how})
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.k, self.method_state, self.order = saved.k, saved.server, list(saved.how["order"])
         self.standings = {who: Standing(**values) for who, values in saved.how["standings"].items()}

@@ -144,7 +144,9 @@ class RowStrategy(Strategy):
         self.observer.say(f"bad reply from {self.names[who]}: {reason}")
         log(WARNING, "bad reply from %s: %s", self.names[who], reason)
         if aside:
-            self.observer.say(f"{self.names[who]} is set aside after {self.state.rules.strikes} bad replies in a row")
+            strikes = self.state.rules.strikes
+            after = f"{strikes} bad replies in a row" if strikes > 1 else "a bad reply"
+            self.observer.say(f"{self.names[who]} is set aside after {after}")
         self.observer.status("running")
         return reason
 

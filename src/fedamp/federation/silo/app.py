@@ -1,8 +1,8 @@
-"""The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `silo` gives it.
+"""The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `Silo` gives it.
 
 Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one. A silo
-that can't take part says so in a word of its own; the details stay in its log. An error is never passed on as it is:
-its text might hold what must not leave the house.
+that can't take part replies with one of a few fixed phrases; the details stay in its log. An error is never passed on
+as it is: its text might hold what must not leave the house.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = "log.txt"
 
 @dataclass(frozen=True)
 class House:
-    """Where a silo keeps what it has."""
+    """A silo's config, its data, and the folder that it writes to."""
 
     config: SiloConfig
     data: Path
@@ -42,7 +42,7 @@ class House:
         return open_silo(self.config, self.data, self.folder, theirs)
 
     def log(self, text: str) -> None:
-        """Write a line for the silo's operator; a disk that is full must not end the round, nor tell of itself."""
+        """Write a line for the silo's operator; a full disk must neither end the round nor reach the server."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / LOG).open("a", encoding="utf-8") as file:
@@ -50,7 +50,7 @@ class House:
 
 
 def house_of(context: Context) -> House:
-    """Return the house that `fedamp silo up` told the SuperNode of."""
+    """Return the house whose paths `fedamp silo up` gave to the SuperNode."""
     bundle = Path(str(context.node_config["bundle"]))
     return House(read_silo_config(bundle), Path(str(context.node_config["data"])), bundle / RUN)
 
@@ -61,12 +61,12 @@ def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        """Compare plans; tell how many samples there are."""
+        """Compare plans, and reply how many samples there are."""
         return _answer(message, context, house, _query)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        """Train for a round; score what was received and what came of it."""
+        """Train for a round; score the received model and the trained one."""
         return _answer(message, context, house, _train)
 
     @app.evaluate()
@@ -81,7 +81,7 @@ Act = Callable[[Silo, House, Message], RecordDict]
 
 
 def _answer(message: Message, context: Context, find: Callable[[Context], House], act: Act) -> Message:
-    """Act on a message; whatever goes wrong is told at home in full, and to the server in a word."""
+    """Act on a message; whatever goes wrong is logged here in full, and the server gets a fixed phrase."""
     house: House | None = None
     try:
         house = find(context)
@@ -92,12 +92,12 @@ def _answer(message: Message, context: Context, find: Callable[[Context], House]
     except RefusedError as error:
         content = _refusal("it can't use the server's message", house, f"the server's message can't be used: {error}")
     except Exception:  # whatever a model or a disk does
-        content = _refusal("it failed; its own log says why", house, f"an error\n{traceback.format_exc()}")
+        content = _refusal("it failed; its own log says why", house, f"an unexpected error\n{traceback.format_exc()}")
     return Message(content, reply_to=message)
 
 
 def _refusal(public: str, house: House | None, private: str) -> RecordDict:
-    if house is None:  # its bundle can't be read, so that nobody knows where its log is
+    if house is None:  # its bundle can't be read, so where its log is remains unknown
         print(f"not taking part: {private}", file=sys.stderr)
     else:
         house.log(f"not taking part: {private}")
@@ -114,24 +114,24 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
     reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
-    house.log(f"round {k}: {_told(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
+    house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
 
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     metrics = silo.look(int(config["accepted"]), decode(arrays, silo.templates()[0]))  # type: ignore[arg-type]
-    house.log(f"the federation has come to its end: {_told(silo, metrics)}; your models are in {silo.models}")
+    house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
 
 
-def _told(silo: Silo, metrics: dict[str, float]) -> str:
+def _score_text(silo: Silo, metrics: dict[str, float]) -> str:
     """Return the scores in words."""
     metric = silo.setup.trainer.task.metric
-    words = {"own": "own model", "received": "received model"}
-    scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in words}
+    names = {"own": "own model", "received": "received model"}
+    scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in names}
     form = "{} {:.2%}" if metric == "accuracy" else "{} RMSE {:.4g}"
-    return ", ".join(form.format(words[entry], score) for entry, score in scores.items() if score is not None)
+    return ", ".join(form.format(names[entry], score) for entry, score in scores.items() if score is not None)
 
 
 app = make_client_app()

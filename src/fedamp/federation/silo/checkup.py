@@ -1,4 +1,4 @@
-"""All that a silo can check before it goes online: its bundle, its installation, its data, its way to the server."""
+"""What a silo can check before it goes online: its bundle, installation, data, and connection to the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one check."""
+    """The result of one check."""
 
     what: str
     fault: str = ""  # "" where all is well
@@ -37,7 +37,7 @@ class Finding:
 
 
 def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
-    """Give one finding after the other; what can't be checked for a fault before it is left out."""
+    """Yield one finding after the other; what can't be checked because of an earlier fault is left out."""
     complete = _try("bundle", lambda: _bundle(bundle))
     yield complete
     if complete.fault:
@@ -57,7 +57,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
 
 
 def check_quickly(bundle: Path, data: Path) -> SiloConfig:
-    """Return what a bundle says; the first fault that shows without the network is an error."""
+    """Return a silo's config from its bundle; the first fault that is found without the network is an error."""
     for finding in check(bundle, data, offline=True):
         if finding.fault:
             raise UserError(f"{finding.what}: {finding.fault}")
@@ -65,7 +65,7 @@ def check_quickly(bundle: Path, data: Path) -> SiloConfig:
 
 
 def use_code(bundle: Path) -> None:
-    """Let a model of the federation's own be imported from the bundle."""
+    """Let a federation's own model be imported from the bundle."""
     code = str((bundle / "code").absolute())
     if code not in sys.path:
         sys.path.insert(0, code)
@@ -80,10 +80,10 @@ def _try(what: str, test: Callable[[], str]) -> Finding:
 
 def _bundle(bundle: Path) -> str:
     if bundle.suffix == ".zip" and bundle.is_file():
-        raise UserError(f"{bundle} is packed; unpack it with unzip, and give the folder")
+        raise UserError(f"{bundle} is packed; unpack it with unzip and give the folder")
     missing = [name for name in FILES if not (bundle / name).is_file()]
     if missing:
-        raise UserError(f"{bundle} lacks {', '.join(missing)}; expected a bundle from the federation's operator")
+        raise UserError(f"{bundle} has no {', '.join(missing)}; expected a bundle from the federation's operator")
     silo_config = read_silo_config(bundle)
     return f"silo {silo_config.name} of the federation {silo_config.plan.name}"
 
@@ -95,7 +95,7 @@ def _key(key: Path) -> str:
     mode = stat.S_IMODE(key.stat().st_mode)
     if mode & 0o077:
         key.chmod(0o600)
-        return f"others could read it (mode {mode:o}); it is yours alone now"
+        return f"others could read it (mode {mode:o}); now only you can"
     return ""
 
 
@@ -109,7 +109,7 @@ def _certificate(path: Path) -> str:
             f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
-    return f"the authority's, valid until {end:%Y-%m-%d}"
+    return f"of the authority, valid until {end:%Y-%m-%d}"
 
 
 def _guard(bundle: Path) -> str:
@@ -117,22 +117,22 @@ def _guard(bundle: Path) -> str:
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     guard.write_programs(folder)
     guard.guarded_path(folder, os.environ.get("PATH", os.defpath))
-    return "only the installed package is run here, whatever the server sends"
+    return "only the installed package runs here, whatever the server sends"
 
 
 def _version(silo_config: SiloConfig, bundle: Path) -> str:
     use_code(bundle)
     here = silo_config.plan.here()
-    if words := disagreement(silo_config.plan.agreed(), here):
-        raise UserError(f"{words} (there: the plan of the federation); install what the plan says")
+    if difference := disagreement(silo_config.plan.agreed(), here):
+        raise UserError(f"{difference} (there: the federation's plan); install what the plan names")
     return f"fedamp {here['version']}"
 
 
 def _data(silo_config: SiloConfig, data: Path) -> str:
     raw, schema = read_silo(data, silo_config.plan.config.label), silo_config.plan.schema
     apply_schema(schema, raw)
-    told = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
-    warnings = [f"warning: {line}" for line in told]
+    found = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    warnings = [f"warning: {line}" for line in found]
     return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
 
 
@@ -163,7 +163,7 @@ def _server(silo_config: SiloConfig, authority: Path) -> str:
     finally:
         connection.close()
     _clock(date)
-    return f"{silo_config.server} answers, and it is the right one"
+    return f"{silo_config.server} answers, and is the right server"
 
 
 def _clock(date: str | None) -> None:
@@ -172,8 +172,8 @@ def _clock(date: str | None) -> None:
         return
     ahead = (datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds()
     if not -BEHIND < ahead < AHEAD:
-        word = "ahead of" if ahead > 0 else "behind"
+        where = "ahead of" if ahead > 0 else "behind"
         raise UserError(
-            f"this machine's clock is {abs(ahead):.0f} s {word} the server's, and Flower refuses that; let both "
-            "follow a time server (NTP)"
+            f"this machine's clock is {abs(ahead):.0f} s {where} the server's, which Flower refuses; synchronise both "
+            "with a time server (NTP)"
         )

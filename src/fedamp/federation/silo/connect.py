@@ -1,4 +1,4 @@
-"""A silo's side of a running federation: connect, and stay connected.
+"""A silo connects to its federation, and stays connected.
 
 BUNDLE/run/  up.lock, node.toml (where bundle and data are), bin/ (see `guard`), Flower's home, supernode.log, and
              what the client app writes: log.txt, memory, models
@@ -26,10 +26,10 @@ Say = Callable[[str], None]
 
 
 def command_of(silo_config: SiloConfig, bundle: Path, data: Path) -> list[str]:
-    """Return the command that connects a silo; it writes down for the client app where bundle and data are."""
+    """Return the command that connects a silo; write down for its app where bundle and data are."""
     node = bundle / "run" / "node.toml"
     node.parent.mkdir(mode=0o700, exist_ok=True)
-    # A file, and not words on the command line: paths may hold quotes and blanks, and are not for others to list.
+    # A file, not the command line: paths may hold quotes and spaces, and other users could list them.
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
     node.write_text("bundle = {}\ndata = {}\n".format(*texts), encoding="utf-8")
     return [
@@ -40,7 +40,7 @@ def command_of(silo_config: SiloConfig, bundle: Path, data: Path) -> list[str]:
 
 
 def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
-    """Take part until Ctrl-C; whenever the connection's program ends it is started again."""
+    """Take part until Ctrl-C; whenever Flower's program ends, it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
     run.mkdir(mode=0o700, exist_ok=True)
@@ -50,7 +50,7 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
         env = launch.environment(run / "flwr", bundle / "code")
         guard.write_programs(run / "bin")
         env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
-        say(f"silo {silo_config.name} takes part at {silo_config.server}; Ctrl-C leaves")
+        say(f"silo {silo_config.name} takes part at {silo_config.server}; press Ctrl-C to leave")
         pause = PAUSE
         while True:
             began = time.monotonic()
@@ -58,13 +58,13 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
             with launch.running(command_of(silo_config, bundle, data), env, log) as process:
                 seen = _follow(process, flower, follower, say)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
-            say(f"the connection ended ({_reason(seen) or f'see {log}'}); another try in {pause:.0f} s")
+            say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST)
 
 
 def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.Follower, say: Say) -> list[str]:
-    """Hand on the client app's lines until the connection's program ends; return the last lines of that program."""
+    """Pass on the client app's lines until Flower's program ends; return the last lines of that program."""
     seen: list[str] = []
     connected, patience, ended = False, time.monotonic() + PATIENCE, False
     while not ended:
@@ -76,17 +76,17 @@ def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.F
             say("connected; waiting for work")
         if not connected and time.monotonic() > patience:
             patience = math.inf
-            say("no answer from the server yet; trying on")
+            say("no answer from the server yet; still trying")
         for line in app.lines():
             say(line)
     return seen
 
 
 def _reason(lines: list[str]) -> str:
-    """Return in a few words why Flower's program ended, from its last lines; "" where they don't tell."""
-    told = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
-    if told and REFUSED in told[-1]:
-        return "the server does not know this silo's key, or has not yet noticed that its last connection is gone"
-    if not told and any("terminated gracefully" in line for line in lines):
-        return "the server turned it away without a word; is this machine's clock right? `fedamp silo check` compares"
-    return told[-1] if told else ""
+    """Return in a few words why Flower's program ended, from its last lines; "" where they don't say."""
+    errors = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
+    if errors and REFUSED in errors[-1]:
+        return "the server does not know this silo's key, or has not yet noticed that its last connection ended"
+    if not errors and any("terminated gracefully" in line for line in lines):
+        return "the server turned it away without a reason; is this machine's clock right? run `fedamp silo check`"
+    return errors[-1] if errors else ""

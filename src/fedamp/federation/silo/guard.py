@@ -1,8 +1,8 @@
 """The silo's own app, whatever app the server sends.
 
-Flower's client process runs the code that comes with a run, so that whoever holds the server could run anything in the
-silo. This program stands in for it: it does as Flower's does, but what came is never unpacked, and the app is the one
-of the installed package. The other kinds of apps that Flower knows are not run at all.
+Flower's client process runs the code that comes with a run, so whoever controls the server could run anything in the
+silo. This program takes its place: it does what Flower's does, but the code that came is never unpacked, and the app is
+the one of the installed package. The other kinds of apps that Flower knows are not run at all.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from fedamp.errors import UserError
 
 OURS = "flwr-clientapp"
 OTHERS = ("flwr-serverapp", "flwr-simulation", "flwr-agentapp", "flwr-model", "flwr-connector")
-
-
 STARTER = "flower-superexec"  # which starts the apps' programs, by their names
 ARE_YOU_OURS, YES = "--fedamp-guard", "fedamp"
 
 
 def write_programs(folder: Path) -> None:
-    """Write the programs that are to be found in the place of Flower's own."""
+    """Write the programs that are to be found instead of Flower's own."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     python = shlex.quote(sys.executable)
     texts = dict.fromkeys(OTHERS, "exit 1")
@@ -36,27 +34,25 @@ def write_programs(folder: Path) -> None:
 
 
 def guarded_path(folder: Path, path: str) -> str:
-    """Return a PATH on which these programs are the only ones of their names; prove that ours is found and runs.
+    """Return a PATH on which only these programs have these names; prove that ours is found and runs.
 
     Folders that hold Flower's own are left out: should ours ever be missing, then nothing is run at all.
     """
     if os.pathsep in str(folder):
-        raise UserError(
-            f"{folder} has a {os.pathsep!r} in its path, which no program can be found under; move the bundle"
-        )
+        raise UserError(f"{folder} has {os.pathsep!r} in its path, so programs in it can't be found; move the bundle")
     names = [OURS, STARTER, *OTHERS]
     others = [part for part in path.split(os.pathsep) if part and not any((Path(part) / n).exists() for n in names)]
     guarded = os.pathsep.join([str(folder), *others])
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [OURS, ARE_YOU_OURS], env={**os.environ, "PATH": guarded}, capture_output=True, text=True, timeout=30
         ).stdout.strip()
     except OSError as error:
-        told = error.strerror or str(error)
-    if told != YES:
+        answer = error.strerror or str(error)
+    if answer != YES:
         raise UserError(
-            f"{folder / OURS} can't be run ({told or 'it says nothing'}), so that the app which the server sends would "
-            "be; put the bundle on a file system where programs may be run (no noexec)"
+            f"{folder / OURS} can't be run ({answer or 'no output'}), so the app that the server sends would run "
+            "instead; move the bundle to a file system that allows running programs (not mounted noexec)"
         )
     return guarded
 
@@ -73,7 +69,7 @@ def main() -> None:
         "get_load_client_app_fn": lambda *_, **__: lambda *_: app,
     }.items():
         if not hasattr(flower, name):  # better no round than one with foreign code
-            raise SystemExit(f"this version of Flower has no {name}; install the one that fedamp[federation] asks for")
+            raise SystemExit(f"this version of Flower has no {name}; install the one that fedamp[federation] requires")
         setattr(flower, name, ours)
     flwr_clientapp()
 

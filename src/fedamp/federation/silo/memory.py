@@ -37,7 +37,7 @@ class Memory:
             return None
 
     def save(self, k: int, state: State, began_from: int) -> None:
-        """Keep the state after round k, and the one that it began from; forget all others."""
+        """Keep the state after round k and the one that it began from; delete all others."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._path(k), save(state_tensors(PREFIX, state)))
         for old in self.rounds():
@@ -47,8 +47,8 @@ class Memory:
     def newest(self, life: str) -> int:
         """Return the serial number of the newest message of this federation that was acted on, 0 for none."""
         try:
-            told, _, serial = (self.folder / "serial").read_text().rpartition(" ")
-            return int(serial) if told == life else 0
+            known, _, serial = (self.folder / "serial").read_text().rpartition(" ")
+            return int(serial) if known == life else 0
         except (OSError, ValueError):
             return 0
 

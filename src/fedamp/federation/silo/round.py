@@ -27,7 +27,7 @@ from fedamp.training.process import use_threads
 
 
 class UnwillingError(UserError):
-    """This silo can't take part. `public` is the word that the server gets; the text stays in the house."""
+    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the house."""
 
     def __init__(self, public: str, private: str) -> None:
         super().__init__(private)
@@ -49,13 +49,13 @@ class Silo:
         return len(self.setup.clients.train[0])
 
     def templates(self) -> tuple[Message, Message]:
-        """Return a message and a reply as they should be."""
+        """Return a message and a reply with the right names, shapes and types."""
         return reply_checks.templates(self.setup.method, self.setup.w)
 
     def heed(self, life: str, serial: int) -> None:
-        """Refuse a message that is older than one that was acted on: it was given up by the server."""
+        """Refuse a message that is older than one that was acted on: the server has given it up."""
         if serial < self.memory.newest(life):
-            raise UnwillingError("it got an old message", "an old message came late, and is left alone")
+            raise UnwillingError("it got an old message", "an old message arrived late and was ignored")
         self.memory.note(life, serial)
 
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
@@ -95,9 +95,9 @@ class Silo:
         if state is None:
             kept = ", ".join(str(k) for k in self.memory.rounds()) or "none"
             raise UnwillingError(
-                "it has lost what it must remember",
-                f"the server goes on from round {accepted}, but {self.memory.folder} has the state of round {kept}; "
-                "put the folder back from a copy",
+                "it has lost its memory of earlier rounds",
+                f"the server continues from round {accepted}, but {self.memory.folder} has the state of round {kept}; "
+                "restore the folder from a backup",
             )
         return State(1, {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()})
 
@@ -118,7 +118,7 @@ class Silo:
 
     def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
         """Put the models where the silo can use them: state dicts that torch loads, how to build and feed them, and
-        each one's own score. What was received in round k was made by the round before.
+        their scores. What was received in round k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
         flat, plan = self.setup.trainer.model, self.config.plan
@@ -131,24 +131,27 @@ class Silo:
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
                 "round": k - 1 if entry == "received" else k,
             }
-            told = {
+            details = {
                 **how,
                 **export.how_to_encode(plan.schema),
                 "silo": self.config.name,
                 "entry": entry,
                 "score": score,
             }
-            export.write_model(self.models / f"{entry}.safetensors", flat, row, told)
+            export.write_model(self.models / f"{entry}.safetensors", flat, row, details)
 
 
 def open_silo(silo_config: SiloConfig, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
     """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known."""
     here = silo_config.plan.here()
-    if words := disagreement(silo_config.plan.agreed(), here):
-        raise UnwillingError("its installation does not fit the plan", f"the plan of the bundle does not fit: {words}")
-    if theirs is not None and (words := disagreement(theirs, here)):
-        told = disagreement(here, theirs)
-        raise UnwillingError(f"its plan is another: {told}", f"the server has another plan: {words}")
+    if difference := disagreement(silo_config.plan.agreed(), here):
+        raise UnwillingError(
+            "its installation does not fit the plan",
+            f"this installation does not fit the plan of the bundle: {difference}",
+        )
+    if theirs is not None and (difference := disagreement(theirs, here)):
+        seen_from_there = disagreement(here, theirs)
+        raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
     config = replace(silo_config.plan.config, engine="loop")
     try:
         raw = read_silo(data, config.label)

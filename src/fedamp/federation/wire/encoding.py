@@ -1,8 +1,8 @@
-"""What travels: rows as Flower's records, and back, with nothing believed.
+"""Rows as Flower's records and back, with nothing taken on trust.
 
 A message `{"u": Rows, "strength": Rows}` of height one is an ArrayRecord with the vectors `u.params`, `u.buffers` and
-so on, in numpy's own format. What comes in is compared with a template, a message as it should be: names, shapes and
-types are known before a byte is read, and what is not finite is refused. Nothing is ever unpickled.
+so on, in numpy's own format. What comes in is compared with a template, a valid message: names, shapes and types are
+known before a byte is read, and what is not finite is refused. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_names(record: ArrayRecord, wanted: Mapping[str, Tensor]) -> None:
 
 
 def decode_array(name: str, array: Array, like: Tensor) -> Tensor:
-    """Return an array as a tensor of its own, or raise `RefusedError` unless it has the shape and type of `like`.
+    """Return an array as a new tensor, or raise `RefusedError` unless it has the shape and type of `like`.
 
     The header is read before the data: it may claim more than there is memory for, or Python objects.
     """
@@ -62,15 +62,15 @@ def decode_array(name: str, array: Array, like: Tensor) -> Tensor:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
             raise RefusedError(f"{name} is in version {version} of numpy's format; expected (1, 0)")
-        told, fortran, kind = np.lib.format.read_array_header_1_0(file)
+        found, fortran, kind = np.lib.format.read_array_header_1_0(file)
     except RefusedError:
         raise
     except Exception as error:  # whatever bytes from elsewhere do to the reader
-        raise RefusedError(f"{name} is no numpy array ({one_line(error, 120)})") from None
+        raise RefusedError(f"{name} is not a numpy array ({one_line(error, 120)})") from None
     if kind != dtype:
         raise RefusedError(f"{name} has type {kind}; expected {dtype}")
-    if tuple(told) != shape or (fortran and len(shape) > 1):
-        raise RefusedError(f"{name} has shape {tuple(told)}; expected {shape}")
+    if tuple(found) != shape or (fortran and len(shape) > 1):
+        raise RefusedError(f"{name} has shape {tuple(found)}; expected {shape}")
     data = array.data[file.tell() :]
     if len(data) != like.numel() * dtype.itemsize:
         raise RefusedError(f"{name} has {len(data)} bytes; expected {like.numel() * dtype.itemsize}")

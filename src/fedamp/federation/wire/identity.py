@@ -1,4 +1,4 @@
-"""Who a node is, whatever number Flower gives it today."""
+"""Who a node is, whatever number Flower gives it this time."""
 
 import hashlib
 

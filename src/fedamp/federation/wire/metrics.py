@@ -1,10 +1,10 @@
-"""Which numbers a silo may send beside its reply: nothing else is let in, and nothing else leaves the house."""
+"""Which numbers a silo may send with its reply: nothing else is accepted, and nothing else leaves the house."""
 
 LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
 
 
 def metric_names(metric: str) -> list[str]:
-    """Return every metric that a silo may tell."""
+    """Return every metric that a silo may report."""
     scores = [
         f"{first}{on}.{entry}.{what}"
         for first in ("", "first.")

@@ -11,7 +11,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from fedamp.config import Named
-from fedamp.federation.plan import Rules
+from fedamp.config.reply_rules import Rules
 from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
@@ -82,8 +82,8 @@ CHANGES = {
     "missing key": (lambda arrays, metrics: arrays.pop("w.params"), "no w.params"),
     "object array": (put("w.params", object_array), "type object"),
     "a giant": (put("w.params", giant), "shape|bytes"),
-    "no array at all": (put("w.params", lambda: Array("float32", (57,), "numpy.ndarray", b"zip")), "no numpy array"),
-    "pickled type": (put("w.params", lambda: Array("float32", (57,), "pickle", b"\x80\x04.")), "no numpy array"),
+    "no array at all": (put("w.params", lambda: Array("float32", (57,), "numpy.ndarray", b"zip")), "not a numpy array"),
+    "pickled type": (put("w.params", lambda: Array("float32", (57,), "pickle", b"\x80\x04.")), "not a numpy array"),
     "huge norm": (with_value(1e30), "norm of w is 1e\\+30, more than 10 times"),
     "long": (
         lambda arrays, metrics: arrays.update({"w.params": Array(30 * arrays["w.params"].numpy())}),
@@ -94,9 +94,9 @@ CHANGES = {
     "fraction": (tell("num-examples", 3.5), "sample count is 3.5"),
     "absurd count": (tell("num-examples", 10**9), "sample count is 1e\\+09, more than 1000 times"),
     "nan count": (tell("num-examples", float("nan")), "sample count is nan"),
-    "something else": (tell("patients", 3), "tells patients"),
-    "a forged line": (tell("\n2026-01-01 round 99/99: all is well \x1b[31m", 3), "tells 2026-01-01 round 99/99"),
-    "accuracy of 5": (tell("test.own.accuracy", 5.0), "test.own.accuracy is 5; expected a share"),
+    "something else": (tell("patients", 3), "reports patients"),
+    "a forged line": (tell("\n2026-01-01 round 99/99: all is well \x1b[31m", 3), "reports 2026-01-01 round 99/99"),
+    "accuracy of 5": (tell("test.own.accuracy", 5.0), "test.own.accuracy is 5; expected a number from 0 to 1"),
     "accuracy of nan": (tell("test.own.accuracy", float("nan")), "test.own.accuracy is nan"),
     "an absurd loss": (tell("test.own.loss", 1e300), "test.own.loss is 1e\\+300"),
     "a negative time": (tell("train-seconds", -1.0), "train-seconds is -1"),
@@ -131,7 +131,7 @@ def test_a_bad_reply_is_refused_by_name_and_counts_as_absent(tmp_path, kind, exp
 
 
 def test_a_weight_of_its_own_making_is_refused(tmp_path):
-    """FedAvg weighs by the reply's own count: it must be the one that was told."""
+    """FedAvg weighs by the reply's own count: it must be the one that was reported."""
 
     def change(arrays, metrics):
         arrays["samples.params"] = Array(np.array([1e6]))
@@ -229,8 +229,8 @@ def test_an_error_in_a_silo_is_told_in_a_word_and_no_more(tmp_path):
     serve(grid, local.federation, tmp_path / "record")
     log = (tmp_path / "record" / "log.txt").read_text()
     assert "silo-1 is not let in: its data can't be read" in log
-    told = "".join(str(reply.content) for reply in replies if reply.has_content())
-    assert "ward-17" not in told + log
+    sent = "".join(str(reply.content) for reply in replies if reply.has_content())
+    assert "ward-17" not in sent + log
     assert "ward-17" in (local.houses[1].folder / "log.txt").read_text()
     assert all(isinstance(reply, Message) and not reply.has_error() for reply in replies)
 

@@ -173,4 +173,4 @@ def test_the_example_app_runs_as_it_stands(monkeypatch, capsys):
 
     grid = LocalGrid({i: node(i) for i in range(3)})
     server(grid, Context(1, 0, {}, RecordDict(), config))
-    assert "of 3 clients" in capsys.readouterr().out
+    assert "of 3 clients:" in capsys.readouterr().out

@@ -7,13 +7,13 @@ import urllib.error
 import urllib.request
 
 import pytest
-from test_provision import NAMES, make_plan
 
+from fedamp.config.reply_rules import Rules
 from fedamp.federation import provision
-from fedamp.federation.plan import Rules
 from fedamp.federation.processes import launch, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server import flower_server
+from federation.provisioned import NAMES, make_plan
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,0 +1,51 @@
+"""A silo's bundle: all that it needs to take part, in a folder and packed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+
+from fedamp import __version__
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.plan_files import write_silo_config
+from fedamp.federation.provision.model_code import copy_code
+from fedamp.federation.provision.writing import FOLDER, SCRIPT, SECRET, create, fill, write
+
+
+def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: bytes) -> None:
+    """Write a silo's bundle, and pack it."""
+    bundles = folder / "bundles"
+    bundle = bundles / silo_config.name
+    shutil.rmtree(bundle, ignore_errors=True)  # of an `add` that was interrupted
+    bundle.mkdir(mode=FOLDER)
+    values = {
+        "name": silo_config.plan.name,
+        "silo": silo_config.name,
+        "server": silo_config.server,
+        "version": __version__,
+    }
+    write_silo_config(bundle, silo_config)
+    write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
+    write(bundle / "key", private, SECRET)
+    write(bundle / "key.pub", public)
+    copy_code(folder / "server/code", bundle / "code")
+    fill("start-silo.sh", bundle / "start.sh", values, SCRIPT)
+    fill("fedamp-silo.service", bundle / "fedamp-silo.service", values)
+    fill("silo.md", bundle / "README.md", values)
+    _zip(bundle, bundles / f"{silo_config.name}.zip")
+
+
+def _zip(bundle: Path, target: Path) -> None:
+    """Pack a bundle; the entries carry their permissions, and the archive is as secret as the key in it."""
+    target.unlink(missing_ok=True)
+    with os.fdopen(create(target, SECRET), "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in [bundle, *sorted(bundle.rglob("*"))]:
+            name = f"{bundle.name}/{path.relative_to(bundle).as_posix()}".removesuffix("/.")
+            entry = zipfile.ZipInfo(f"{name}/" if path.is_dir() else name)
+            kind = stat.S_IFDIR if path.is_dir() else stat.S_IFREG
+            entry.external_attr = (kind | stat.S_IMODE(path.stat().st_mode)) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, b"" if path.is_dir() else path.read_bytes())

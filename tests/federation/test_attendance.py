@@ -1,0 +1,119 @@
+"""Who comes late, leaves or returns keeps its row; who has another plan is not let in."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedamp.config.reply_rules import Rules
+from fedamp.federation.plan import SiloConfig
+from fedamp.records.reading import read_lines, read_run
+from federation.inprocess import Local, plan_of, write_silos
+
+
+def test_a_silo_that_comes_late_gets_a_row_and_one_that_leaves_keeps_it(tmp_path):
+    data = write_silos(tmp_path / "data")
+    there = {1: [0, 1], 2: [0, 1], 3: [0, 1, 2], 4: [0, 2], 5: [0, 1, 2], 6: [0, 1, 2]}
+    plan = plan_of(data, rounds=5)
+    local = Local(tmp_path, plan, data)
+    local.online = lambda: there[1 + _done(tmp_path)]
+    record = local.serve()
+    assert record.state.order == [record.keys[0], record.keys[1], record.keys[2]]
+    lines = read_lines(tmp_path / "record" / "rounds.jsonl")
+    assert [line["present"] for line in lines[1:6]] == [[i in there[k] for i in range(3)] for k in range(1, 6)]
+    log = (tmp_path / "record" / "log.txt").read_text()
+    assert "silo-2 has not joined yet" in log
+    assert "silo-1 missing since round 4" in log
+    assert lines[2]["self_weight"][2] is None
+    assert lines[3]["self_weight"][2] is not None
+    # The method's own rule for a late client, by hand.
+    made = engine_with_late_client(plan, there)
+    assert torch.equal(record.state.method_state.rows["w"].params, made)
+
+
+def _done(folder):
+    path = folder / "record" / "status.json"
+    return json.loads(path.read_text())["round"] if path.exists() else 0
+
+
+def engine_with_late_client(plan, there):
+    from fedamp.runs.setup import assemble
+
+    made = assemble(replace(plan.config, engine="loop"))
+    first = slice(0, 2)
+    server, clients = made.method.server_init(made.w[first]), made.method.client_init(made.w)
+    for k in range(1, 6):
+        if k == 3:
+            server = server.append(made.method.server_init(made.w[slice(2, 3)]))
+        server, message = made.method.server_send(server, k)
+        who = torch.tensor(there[k])
+        received = {name: rows[who] for name, rows in message.items()}
+        part, reply = made.method.client_update(
+            clients.take(who), received, made.trainer.local(made.clients.take(who), k)
+        )
+        present = torch.zeros(server.num_clients, dtype=torch.bool)
+        present[who] = True
+        server, clients = made.method.server_receive(server, reply, present), clients.put(who, part)
+    return server.rows["w"].params
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model": "logistic"}, "model.name is 'logistic' there and 'mlp' here"),
+        ({"lr": 0.5}, "lr is 0.5 there and None here"),
+        ({"version": "0.0.1"}, "its installation does not fit the plan"),
+        ({"seed": 9}, "seed is 9 there and 0 here"),
+    ],
+)
+def test_a_silo_with_another_plan_is_not_let_in(tmp_path, change, words):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=2)
+    local = Local(tmp_path, plan, data, Rules(min_silos=2))
+    other = plan_of(data, rounds=2, **change)
+    local.houses[2] = replace(local.houses[2], config=SiloConfig(other, "silo-2", 2, "nowhere:1"))
+    record = local.serve()
+    log = (tmp_path / "record" / "log.txt").read_text()
+    assert "silo-2 is not let in" in log
+    assert words in log
+    assert record.keys[2] not in record.state.order
+
+
+def test_another_schema_is_not_let_in(tmp_path):
+    data, wider = write_silos(tmp_path / "data"), write_silos(tmp_path / "wider", seed=3)
+    plan = plan_of(data, rounds=2)
+    local = Local(tmp_path, plan, data, Rules(min_silos=2))
+    other = replace(plan, schema=plan_of(wider).schema)
+    local.houses[2] = replace(local.houses[2], config=SiloConfig(other, "silo-2", 2, "nowhere:1"))
+    local.serve()
+    assert "schema is" in (tmp_path / "record" / "log.txt").read_text()
+
+
+def test_a_silo_can_not_answer_for_another(tmp_path):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=2)
+
+    def forge(number, reply):
+        if number == 1:
+            reply.metadata.__dict__["_src_node_id"] = 100
+        return reply
+
+    record = Local(tmp_path, plan, data, tamper=forge).serve()
+    assert record.state.standings[record.keys[1]].accepted == 0
+    assert record.state.standings[record.keys[0]].accepted == 2
+
+
+def test_the_last_scores_are_not_waited_for_without_end(tmp_path, monkeypatch):
+    """All silos leave right after the last round: what was played is summed up all the same."""
+    from fedamp.federation.server import attendance, strategy
+
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
+    local.online = lambda: [] if _done(tmp_path) == 2 else [0, 1, 2]
+    monkeypatch.setattr(strategy, "LAST_PATIENCE", 0.2)
+    monkeypatch.setattr(attendance, "POLL", 0.05)
+    local.serve()
+    run = read_run(tmp_path / "record")
+    assert run.finished
+    assert run.result["best"] is not None

@@ -1,0 +1,116 @@
+"""What `silo check` finds before a silo goes online."""
+
+import http.server
+import json
+import shutil
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fedamp.config.reply_rules import Rules
+from fedamp.federation import provision
+from fedamp.federation.processes import ports
+from fedamp.federation.silo import checkup
+from federation.provisioned import NAMES, make_plan, mode, silo_data
+
+
+def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federation, tmp_path):
+    bundle = federation / "bundles" / NAMES[0]
+    data = silo_data(tmp_path / "own.npz")
+
+    def faults(path=data) -> dict[str, str]:
+        return {found.what: found.fault for found in checkup.check(bundle, path, offline=True) if found.fault}
+
+    assert faults() == {}
+    assert "there is no silo" in faults(tmp_path / "gone.npz")["data"]
+    other = tmp_path / "other.npz"
+    np.savez(other, x=np.zeros((9, 5), np.float32), y=np.arange(9) % 3)
+    assert "shape (5,)" in faults(other)["data"]
+    np.savez(other, x=np.zeros((1, 4), np.float32), y=np.zeros(1, int))
+    assert "held" in faults(other)["model"]
+
+    (bundle / "key").chmod(0o644)
+    notes = {found.what: found.note for found in checkup.check(bundle, data, offline=True)}
+    assert "others could read it (mode 644)" in notes["key"]
+    assert mode(bundle / "key") == 0o600
+
+    key = (bundle / "key").read_bytes()
+    (bundle / "key").write_bytes(key[:200])
+    assert "damaged" in faults()["key"]
+    (bundle / "key").write_bytes(key)
+
+    plan = json.loads((bundle / "silo.json").read_text())
+    (bundle / "silo.json").write_text(json.dumps({**plan, "description": {**plan["description"], "version": "9.9"}}))
+    assert "version is '9.9' there" in faults()["version"]
+    (bundle / "silo.json").write_text(json.dumps(plan))
+
+    (bundle / "ca.crt").unlink()
+    assert "has no ca.crt" in faults()["bundle"]
+    code, out, err = fedamp_command("silo", "check", bundle, "--data", data, "--offline")
+    assert code == 2
+    assert "fault" in out
+    assert err == "fedamp: 1 fault(s): not ready yet\n"
+
+
+def test_a_server_that_is_away_or_another_is_told(tmp_path):
+    port = ports.free_port()
+    for name in ("fed", "other"):
+        provision.init(tmp_path / name, NAMES, make_plan(name), Rules(), ["localhost"], port, None)
+    bundle = tmp_path / "fed/bundles" / NAMES[0]
+    data = silo_data(tmp_path / "own.npz")
+
+    def server() -> checkup.Finding:
+        return list(checkup.check(bundle, data))[-1]
+
+    assert "can't be reached" in server().fault
+    with listening(tmp_path / "other/server", port):
+        assert "is not the federation's server" in server().fault
+    with listening(tmp_path / "fed/server", port):
+        assert server() == checkup.Finding("server", note=f"localhost:{port} answers, and is the right server")
+    for ahead, words in ((30, ""), (-30, "s ahead of the server's"), (900, "s behind the server's")):
+        with listening(tmp_path / "fed/server", port, ahead):
+            fault = server().fault
+            assert (words in fault and "NTP" in fault) if words else not fault
+
+
+class listening:  # noqa: N801
+    """A server with a federation's certificate, whose clock may be wrong."""
+
+    def __init__(self, server: Path, port: int, ahead: float = 0.0) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_error(403)
+
+            def date_time_string(self, timestamp=None) -> str:
+                return super().date_time_string(time.time() + ahead)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server / "server.crt", server / "server.key")
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.server.handle_error = lambda *_: None  # a client that hangs up is what is tested
+
+    def __enter__(self) -> None:
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
+        self.thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(10)
+
+
+def test_a_colon_in_a_bundles_path_is_told_by_check(federation, tmp_path, fedamp_command):
+    odd = tmp_path / "a:b"
+    shutil.copytree(federation / "bundles" / NAMES[0], odd)
+    data = silo_data(tmp_path / "own.npz")
+    code, out, err = fedamp_command("silo", "check", odd, "--data", data, "--offline")
+    assert code == 2
+    assert "move the bundle" in out + err
+    code, _, err = fedamp_command("silo", "up", odd, "--data", data)
+    assert (code, err.count("\n")) == (2, 1)
