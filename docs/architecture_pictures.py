@@ -101,40 +101,42 @@ def picture(width: int, height: int, description: str, *parts: str) -> str:
     )
 
 
+RUN_ASKED = [
+    Box(30, 30, 270, 76, "A command, or fedamp.run", ("cli/run.py",), ("flags, a TOML file, a preset",), GREY),
+    Box(365, 30, 270, 76, "RunConfig", ("config/run_config.py",), ("what is asked for, checked",)),
+    Box(700, 30, 270, 76, "Setup", ("runs/setup.py",), ("what is needed, ready to play",)),
+]
+RUN_NEEDED = [
+    Box(30, 166, 220, 76, "Clients", ("data/clients.py",), ("whose samples are whose",), GREEN),
+    Box(270, 166, 220, 76, "First models", ("models/flat.py",), ("one row for each client",), GREEN),
+    Box(510, 166, 220, 76, "Method", ("methods/base.py",), ("a server half, a client half",), GREEN),
+    Box(750, 166, 220, 76, "Trainer", ("training/trainer.py",), ("model, optimiser, batches",), GREEN),
+]
+RUN_STEPS = [
+    Box(48, 340, 166, 94, "server_send", ("methods/",), ("the server mixes: a", "message for each client"), AMBER),
+    Box(232, 340, 166, 94, "client_update", ("methods/", "training/local.py"), ("on own samples only",), AMBER),
+    Box(416, 340, 166, 94, "check", ("runs/replies.py",), ("a reply that can't", "be used is refused"), AMBER),
+    Box(600, 340, 166, 94, "server_receive", ("methods/",), ("the server takes", "the replies"), AMBER),
+    Box(
+        784,
+        340,
+        168,
+        94,
+        "score",
+        ("training/evaluate.py",),
+        ("own model,", "received model"),
+        AMBER,
+    ),
+]
+RUN_LEFT = [
+    Box(30, 570, 280, 76, "Run folder", ("records/folder.py",), ("rounds, models, weights",), GREY),
+    Box(360, 570, 280, 76, "Table and page", ("report/table.py", "report/page.py"), (), GREY),
+    Box(690, 570, 280, 76, "A client's model", ("runs/export.py",), ("for use elsewhere",), GREY),
+]
+
+
 def way_of_a_run() -> str:
     """Return the first picture: from a command to a record, a page and a model."""
-    asked = [
-        Box(30, 30, 270, 76, "A command, or fedamp.run", ("cli/run.py",), ("flags, a TOML file, a preset",), GREY),
-        Box(365, 30, 270, 76, "RunConfig", ("config/run_config.py",), ("what is asked for, checked",)),
-        Box(700, 30, 270, 76, "Setup", ("runs/setup.py",), ("what is needed, ready to play",)),
-    ]
-    needed = [
-        Box(30, 166, 220, 76, "Clients", ("data/clients.py",), ("whose samples are whose",), GREEN),
-        Box(270, 166, 220, 76, "First models", ("models/flat.py",), ("one row for each client",), GREEN),
-        Box(510, 166, 220, 76, "Method", ("methods/base.py",), ("a server half, a client half",), GREEN),
-        Box(750, 166, 220, 76, "Trainer", ("training/trainer.py",), ("model, optimiser, batches",), GREEN),
-    ]
-    steps = [
-        Box(48, 340, 166, 94, "server_send", ("methods/",), ("the server mixes: a", "message for each client"), AMBER),
-        Box(232, 340, 166, 94, "client_update", ("methods/", "training/local.py"), ("on own samples only",), AMBER),
-        Box(416, 340, 166, 94, "check", ("runs/replies.py",), ("a reply that can't", "be used is refused"), AMBER),
-        Box(600, 340, 166, 94, "server_receive", ("methods/",), ("the server takes", "the replies"), AMBER),
-        Box(
-            784,
-            340,
-            168,
-            94,
-            "score",
-            ("training/evaluate.py",),
-            ("own model,", "received model"),
-            AMBER,
-        ),
-    ]
-    left = [
-        Box(30, 570, 280, 76, "Run folder", ("records/folder.py",), ("rounds, models, weights",), GREY),
-        Box(360, 570, 280, 76, "Table and page", ("report/table.py", "report/page.py"), (), GREY),
-        Box(690, 570, 280, 76, "A client's model", ("runs/export.py",), ("for use elsewhere",), GREY),
-    ]
     return picture(
         1000,
         690,
@@ -144,7 +146,7 @@ def way_of_a_run() -> str:
         frame(30, 300, 940, 204, "A round, again and again"),
         file_name(310, 326, "runs/loop.py"),
         file_name(430, 326, "runs/round.py"),
-        *(box.svg() for box in (*asked, *needed, *steps, *left)),
+        *(box.svg() for box in (*RUN_ASKED, *RUN_NEEDED, *RUN_STEPS, *RUN_LEFT)),
         arrow((300, 68), (362, 68)),
         arrow((635, 68), (697, 68)),
         *(arrow((x, 166), (x, 138), (835, 138), (835, 109)) for x in (140, 380, 620, 860)),
@@ -157,54 +159,58 @@ def way_of_a_run() -> str:
     )
 
 
+REPLY_SERVER = [
+    Box(50, 70, 300, 76, "Who takes part", ("federation/server/attendance.py",), ("known, online, not set aside",)),
+    Box(50, 176, 300, 76, "The server's rows", ("federation/server/state.py",), ("server_send: a message each",)),
+    Box(
+        50,
+        560,
+        300,
+        94,
+        "Read, one by one",
+        ("federation/server/strategy.py",),
+        ("whose reply to which message;", "a bad one stops nobody else"),
+    ),
+    Box(50, 684, 300, 76, "Contents", ("federation/wire/reply_checks.py",), ("counts, metrics, variances",), AMBER),
+    Box(50, 790, 300, 76, "Size", ("runs/replies.py",), ("how far from what was sent",), AMBER),
+    Box(50, 896, 300, 76, "Taken", ("federation/server/state.py",), ("server_receive",)),
+    Box(50, 1002, 300, 76, "On record", ("federation/server/record.py",), ("a run folder like any other",), GREY),
+]
+REPLY_WIRE = [
+    Box(405, 176, 230, 76, "Rows as bytes", ("federation/wire/encoding.py",), ("over Flower, with TLS",), GREEN),
+    Box(
+        405,
+        569,
+        230,
+        76,
+        "Rows as bytes",
+        ("federation/wire/encoding.py",),
+        ("names, shapes, finite",),
+        GREEN,
+    ),
+]
+REPLY_SILO = [
+    Box(690, 176, 300, 76, "The silo's own app", ("federation/silo/guard.py",), ("never code from the server",)),
+    Box(690, 272, 300, 76, "Does it fit?", ("federation/silo/app.py",), ("the plan, the message, its age",), AMBER),
+    Box(690, 368, 300, 76, "One round at home", ("federation/silo/round.py",), ("client_update, then scores",)),
+    Box(690, 464, 300, 76, "Kept at home", ("federation/silo/memory.py",), ("what the next round needs",), GREY),
+    Box(
+        690,
+        560,
+        300,
+        94,
+        "The reply",
+        ("federation/silo/app.py", "federation/wire/metrics.py"),
+        ("rows, and numbers that may leave",),
+    ),
+]
+REPLY_REFUSED = Box(
+    405, 737, 230, 76, "Not taken", (), ("a strike; after a few in a row", "the silo is set aside"), GREY
+)
+
+
 def way_of_a_reply() -> str:
     """Return the second picture: a federation's message to a silo, and the way of the reply back."""
-    server = [
-        Box(50, 70, 300, 76, "Who takes part", ("federation/server/attendance.py",), ("known, online, not set aside",)),
-        Box(50, 176, 300, 76, "The server's rows", ("federation/server/state.py",), ("server_send: a message each",)),
-        Box(
-            50,
-            560,
-            300,
-            94,
-            "Read, one by one",
-            ("federation/server/strategy.py",),
-            ("whose reply to which message;", "a bad one stops nobody else"),
-        ),
-        Box(50, 684, 300, 76, "Contents", ("federation/wire/reply_checks.py",), ("counts, metrics, variances",), AMBER),
-        Box(50, 790, 300, 76, "Size", ("runs/replies.py",), ("how far from what was sent",), AMBER),
-        Box(50, 896, 300, 76, "Taken", ("federation/server/state.py",), ("server_receive",)),
-        Box(50, 1002, 300, 76, "On record", ("federation/server/record.py",), ("a run folder like any other",), GREY),
-    ]
-    wire = [
-        Box(405, 176, 230, 76, "Rows as bytes", ("federation/wire/encoding.py",), ("over Flower, with TLS",), GREEN),
-        Box(
-            405,
-            569,
-            230,
-            76,
-            "Rows as bytes",
-            ("federation/wire/encoding.py",),
-            ("names, shapes, finite",),
-            GREEN,
-        ),
-    ]
-    silo = [
-        Box(690, 176, 300, 76, "The silo's own app", ("federation/silo/guard.py",), ("never code from the server",)),
-        Box(690, 272, 300, 76, "Does it fit?", ("federation/silo/app.py",), ("the plan, the message, its age",), AMBER),
-        Box(690, 368, 300, 76, "One round at home", ("federation/silo/round.py",), ("client_update, then scores",)),
-        Box(690, 464, 300, 76, "Kept at home", ("federation/silo/memory.py",), ("what the next round needs",), GREY),
-        Box(
-            690,
-            560,
-            300,
-            94,
-            "The reply",
-            ("federation/silo/app.py", "federation/wire/metrics.py"),
-            ("rows, and numbers that may leave",),
-        ),
-    ]
-    refused = Box(405, 737, 230, 76, "Not taken", (), ("a strike; after a few in a row", "the silo is set aside"), GREY)
     return picture(
         1020,
         1120,
@@ -213,7 +219,7 @@ def way_of_a_reply() -> str:
         "contents and its size, takes it or sets its silo aside, and writes the round on record.",
         frame(15, 20, 350, 1085, "Server"),
         frame(675, 126, 330, 544, "Silo"),
-        *(box.svg() for box in (*server, *wire, *silo, refused)),
+        *(box.svg() for box in (*REPLY_SERVER, *REPLY_WIRE, *REPLY_SILO, REPLY_REFUSED)),
         arrow((200, 146), (200, 173)),
         arrow((350, 214), (402, 214)),
         arrow((635, 214), (687, 214)),

@@ -185,7 +185,7 @@ def test_a_plan_of_which_nothing_has_begun_is_given_up(fedamp_command, monkeypat
 def test_a_run_that_failed_before_its_first_round_is_in_nobodys_way(fedamp_command, monkeypatch, command):
     given = [command, *QUICK, "--method" + "s" * (command == "compare"), "fedamp", "--out", "here"]
     with monkeypatch.context() as patch:
-        patch.setattr("fedamp.runs.loop.play_round", lambda *_: (_ for _ in ()).throw(RuntimeError("no memory")))
+        patch.setattr("fedamp.runs.loop.play_round", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("no memory")))
         with pytest.raises(RuntimeError):
             fedamp_command(*given, "--lr", "0.5", "--seed", "3")
     assert list(Path("here").rglob("description.json"))
