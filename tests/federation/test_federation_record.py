@@ -19,7 +19,7 @@ def test_report_and_result_read_a_federation_as_a_simulation(tmp_path, fedamp_co
     code, out, err = fedamp_command("report", tmp_path / "record")
     assert code == 0, err
     page = (tmp_path / "record" / "report.html").read_text()
-    assert "they are run from there" in page
+    assert "repeat it from there" in page
     assert "fedamp run --data" not in page
     code, out, err = fedamp_command("report", tmp_path / "record", "--format", "text")
     assert code == 0, err

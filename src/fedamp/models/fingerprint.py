@@ -32,7 +32,10 @@ LIBRARIES = tuple(
 )
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""
-RECORDED_AS = {"fedamp.models.zoo": "fedamp.models", "fedamp.methods.attention": "fedamp.attention"}
+RECORDED_AS = {
+    "fedamp.models.zoo": "fedamp.models",
+    **{f"fedamp.methods.attention.{part}": "fedamp.attention" for part in ("functions", "similarity", "weights")},
+}
 """Where modules of this package used to be: digests keep the old names, so that old run folders are still known."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype)
 

@@ -24,6 +24,7 @@ from fedamp.federation.server.outbox import Life
 from fedamp.federation.server.round_lines import first_scores, grown, placed, received_scores, round_line, scores
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.files import read_json
+from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.metrics import Summary, score_table, summarise
 from fedamp.records.reading import DESCRIPTION, RESULT
@@ -169,25 +170,22 @@ class Record:
             "rounds": self.state.k,
             "seconds": self.seconds,
             "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
-            "facts": self._facts(),
+            "facts": self._facts().to_dict(),
             # Each silo has its own models at home, with their scores; the server has what it would send next.
             "models": {"received": {"round": self.state.k, "scores": received_scores(received, self.facts.metric)}},
         }
 
-    def _facts(self) -> dict[str, Any]:
-        """Return what a result says of its run; None for what only a simulation knows."""
+    def _facts(self) -> Facts:
+        """Return what a result says of its run; what only a simulation knows is left out."""
         standings = self.state.standings
-        return {
-            "names": [member.name for member in self.federation.members],
-            "task": self.facts.task,
-            "poisoned": [],
-            "groups": None,
-            "input_shape": list(self.facts.input_shape),
-            "num_outputs": self.facts.num_outputs,
-            "parameters": self.facts.parameters,
-            "engine": "federation",
-            "shift": None,
-            "scale": None,
-            "sizes": [standings[who].samples if who in standings else None for who in self.keys],
-            "rows": [self.keys.index(who) for who in self.state.order],
-        }
+        return Facts(
+            names=[member.name for member in self.federation.members],
+            task=self.facts.task,
+            poisoned=[],
+            input_shape=list(self.facts.input_shape),
+            num_outputs=self.facts.num_outputs,
+            parameters=self.facts.parameters,
+            engine="federation",
+            sizes=[standings[who].samples if who in standings else None for who in self.keys],
+            rows=[self.keys.index(who) for who in self.state.order],
+        )
