@@ -3,8 +3,8 @@
     git worktree add /tmp/before SOME_COMMIT
     python tests/same_results.py /tmp/before
 
-Everything goes through the command line, which is the same in both; that a federation equals the engine bit for bit
-is `test_equality.py`'s to show, in each version by itself.
+Simulations go through the command line, which is the same in both. Federations are played in one process, by each
+version's own `inprocess.py` (in tests/deploy before it moved to tests/federation).
 """
 
 from __future__ import annotations
@@ -43,6 +43,20 @@ RUNS = {
 }
 
 
+FEDERATIONS = {f"federation-{m}": m for m in METHODS}
+
+FEDERATION = """
+import sys
+from importlib import import_module
+from pathlib import Path
+
+room, folder, method = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+inprocess = import_module(f"{room}.inprocess")
+data = inprocess.write_silos(folder / "data")
+inprocess.Local(folder, inprocess.plan_of(data, method, rounds=3), data).serve()
+"""
+
+
 def write_silos(folder: Path) -> None:
     """Write three silos of a table with numbers and words: classes to predict, and amounts."""
     rng = np.random.default_rng(0)
@@ -62,6 +76,13 @@ def play(checkout: Path, folder: Path, name: str) -> dict[str, str]:
     """Play one run with a checkout's code, and return a digest of each thing that it came to."""
     env = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
     out = folder / checkout.name / name
+    if name in FEDERATIONS:
+        room = "federation" if (checkout / "tests/federation").is_dir() else "deploy"
+        env["PYTHONPATH"] += f":{checkout / 'tests'}"
+        command = [sys.executable, "-c", FEDERATION, room, str(out), FEDERATIONS[name]]
+        out.mkdir(parents=True)
+        subprocess.run(command, env=env, cwd=folder, check=True, capture_output=True)
+        return digests(out / "record")
     command = [sys.executable, "-m", "fedamp", "run", *RUNS[name], "--device", "cpu", "--out", str(out)]
     if name == "resumed":
         interrupt(command, env, folder, out)
@@ -84,14 +105,12 @@ def interrupt(command: list[str], env: dict[str, str], folder: Path, out: Path) 
 def digests(out: Path) -> dict[str, str]:
     """Return digests of a run's models, weights and scores; what the clock says is left out."""
     found = {}
-    for name in ("models.safetensors", "best.safetensors"):
+    for name in ("models.safetensors", "best.safetensors", "xi.safetensors"):
         if (out / name).exists():
             raw = (out / name).read_bytes()
             head = int.from_bytes(raw[:8], "little")
             tensors = {k: v for k, v in json.loads(raw[8 : 8 + head]).items() if k != "__metadata__"}
             found[name] = hashlib.sha256(json.dumps(tensors, sort_keys=True).encode() + raw[8 + head :]).hexdigest()
-    if (out / "xi.npy").exists():
-        found["xi"] = hashlib.sha256((out / "xi.npy").read_bytes()).hexdigest()
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     plain = [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
     found["rounds"] = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -105,7 +124,7 @@ def main() -> None:
     """Compare this checkout with another one, run by run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="another checkout of this repository")
-    parser.add_argument("--only", nargs="*", default=list(RUNS), help="names of runs")
+    parser.add_argument("--only", nargs="*", default=[*RUNS, *FEDERATIONS], help="names of runs")
     asked = parser.parse_args()
     unequal = 0
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(2) as pool:
