@@ -16,7 +16,7 @@ from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
 from fedamp.federation.wire.metrics import metric_names
-from fedamp.models import code_digest
+from fedamp.models import source_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report
 from fedamp.runs.faults import draw_present
@@ -161,7 +161,7 @@ def test_what_a_model_carries_along_is_checked_too(tmp_path, place, value, words
     sys.path.insert(0, str(tmp_path))
     try:
         data = write_silos(tmp_path / "data")
-        digest = code_digest("normed_net:net")
+        digest = source_digest("normed_net:net")
         plan = plan_of(data, rounds=2, model=Named("normed_net:net"), model_code=digest)
         Local(tmp_path, plan, data, tamper=changed(change)).serve()
     finally:

@@ -80,9 +80,9 @@ def with_model_code(values: Mapping[str, Any]) -> dict[str, Any]:
     spec = Named.of(values.get("model", RunConfig.model)).name
     if ":" not in spec:
         return dict(values)
-    from fedamp.models import code_digest
+    from fedamp.models import source_digest
 
-    return {**values, "model_code": code_digest(spec)}
+    return {**values, "model_code": source_digest(spec)}
 
 
 def parse_value(text: str) -> Any:

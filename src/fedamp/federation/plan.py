@@ -47,7 +47,7 @@ class Plan:
     def here(self) -> dict[str, Any]:
         """Return the same as it really is on this side: the installed version, the model's code that is here."""
         spec = self.config.model.name
-        code = models.code_digest(spec) if ":" in spec else None
+        code = models.source_digest(spec) if ":" in spec else None
         return {**self.agreed(), "version": __version__, "model_code": code}
 
 

@@ -172,7 +172,7 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def code_digest(spec: str) -> str | None:
+def source_digest(spec: str) -> str | None:
     """Return a digest of the file that a `module:function` comes from, or None where it has none.
 
     Another file under the same name is another model: runs of the two must not be mixed up.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.records.checkpoints import Snapshot
-from fedamp.records.metrics import Summary, counted_clients, score_table, spread, summarise
+from fedamp.records.metrics import Summary, counted_clients, in_unit, score_table, spread, summarise
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept
 from fedamp.runs.setup import Setup
@@ -37,9 +37,8 @@ def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, A
 
 def kept(setup: Setup, k: int, models: Rows, validation: float | None = None) -> Kept:
     """Return models of round k with their own test scores."""
-    percent = 100 if setup.trainer.task.metric == "accuracy" else 1
-    own = evaluate(setup.trainer, setup.clients, models).metric * percent
-    return Kept(k, models, own.tolist(), validation)
+    own = evaluate(setup.trainer, setup.clients, models).metric.numpy()
+    return Kept(k, models, in_unit(own, setup.trainer.task.metric).tolist(), validation)
 
 
 def better(
