@@ -16,13 +16,13 @@ from side_by_side import median_and_range, ratios
 from fedamp import models
 from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.process import keep_freed_memory, use_threads
+from fedamp.training.stacked_or_loop import choose_engine
+from fedamp.training.torch_switches import keep_freed_memory, use_threads
 from fedamp.training.trainer import Trainer
 
 # model, shape of a sample, clients, batch, steps

@@ -16,12 +16,12 @@ from torch.profiler import ProfilerActivity, profile
 from fedamp import models
 from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.stacked_or_loop import choose_engine
 from fedamp.training.trainer import Trainer
 
 EMNIST_PRACTICAL = [1000] * 10 + [700] * 26 + [400] * 26

@@ -23,13 +23,13 @@ import torch
 from fedamp import models
 from fedamp.data.clients import Clients
 from fedamp.methods import make_method
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.precision import resolve
-from fedamp.training.process import keep_freed_memory, use_threads
+from fedamp.training.stacked_or_loop import choose_engine
+from fedamp.training.torch_switches import keep_freed_memory, use_threads
 from fedamp.training.trainer import Trainer
 
 CASES = {

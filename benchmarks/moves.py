@@ -18,9 +18,9 @@ from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.data.in_memory import as_clients
 from fedamp.rows import Message, Rows
-from fedamp.runs.faults import draw_present
-from fedamp.runs.replies import FREE, Measured, measure, usual_moves, waiting
+from fedamp.runs.reply_checks import FREE, Measured, measure, usual_moves, waiting
 from fedamp.runs.setup import assemble
+from fedamp.runs.simulated_faults import draw_present
 
 FEW, MANY = 20, 2000
 

@@ -108,14 +108,14 @@ RUN_ASKED = [
 ]
 RUN_NEEDED = [
     Box(30, 166, 220, 76, "Clients", ("data/clients.py",), ("whose samples are whose",), GREEN),
-    Box(270, 166, 220, 76, "First models", ("models/flat.py",), ("one row for each client",), GREEN),
+    Box(270, 166, 220, 76, "First models", ("models/flat_model.py",), ("one row for each client",), GREEN),
     Box(510, 166, 220, 76, "Method", ("methods/base.py",), ("a server half, a client half",), GREEN),
     Box(750, 166, 220, 76, "Trainer", ("training/trainer.py",), ("model, optimiser, batches",), GREEN),
 ]
 RUN_STEPS = [
     Box(48, 340, 166, 94, "server_send", ("methods/",), ("the server mixes: a", "message for each client"), AMBER),
     Box(232, 340, 166, 94, "client_update", ("methods/", "training/local.py"), ("on own samples only",), AMBER),
-    Box(416, 340, 166, 94, "check", ("runs/replies.py",), ("a reply that can't", "be used is refused"), AMBER),
+    Box(416, 340, 166, 94, "check", ("runs/reply_checks.py",), ("a reply that can't", "be used is refused"), AMBER),
     Box(600, 340, 166, 94, "server_receive", ("methods/",), ("the server takes", "the replies"), AMBER),
     Box(
         784,
@@ -171,8 +171,8 @@ REPLY_SERVER = [
         ("federation/server/strategy.py",),
         ("whose reply to which message;", "a bad one stops nobody else"),
     ),
-    Box(50, 684, 300, 76, "Contents", ("federation/wire/reply_checks.py",), ("counts, metrics, variances",), AMBER),
-    Box(50, 790, 300, 76, "Size", ("runs/replies.py",), ("how far from what was sent",), AMBER),
+    Box(50, 684, 300, 76, "Contents", ("federation/wire/reply_form.py",), ("counts, metrics, variances",), AMBER),
+    Box(50, 790, 300, 76, "Size", ("runs/reply_checks.py",), ("how far from what was sent",), AMBER),
     Box(50, 896, 300, 76, "Taken", ("federation/server/state.py",), ("server_receive",)),
     Box(50, 1002, 300, 76, "On record", ("federation/server/record.py",), ("a run folder like any other",), GREY),
 ]
@@ -200,7 +200,7 @@ REPLY_SILO = [
         300,
         94,
         "The reply",
-        ("federation/silo/app.py", "federation/wire/metrics.py"),
+        ("federation/silo/app.py", "federation/wire/allowed_metrics.py"),
         ("rows, and numbers that may leave",),
     ),
 ]

@@ -8,7 +8,7 @@ A table stands between `<!-- parameters: KIND NAME -->` and `<!-- end -->`; a te
 import re
 from pathlib import Path
 
-from fedamp.cli.listing import Parameter, explain
+from fedamp.cli.choices import Parameter, explain
 
 PAGE = Path(__file__).parent / "methods.md"
 PLACE = re.compile(r"<!-- parameters: (\S+) (\S+) -->\n.*?<!-- end -->", re.DOTALL)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.records.metrics import client_means, counted_clients, score_table, summarise
+from fedamp.records.summaries import client_means, counted_clients, score_table, summarise
 from fedamp.report.figures import recovery
 
 ENTRIES = ("own", "received")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedamp.records.metrics import finite
+from fedamp.records.summaries import finite
 
 RESULTS = Path(__file__).parent.parent / "results"
 

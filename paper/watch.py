@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedamp.config import RunConfig
-from fedamp.records.metrics import counted_clients, score_table
+from fedamp.records.summaries import counted_clients, score_table
 from paper.distil import mean_accuracies
 from paper.experiments import WATCHED
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedamp.data.clients import Clients
 from fedamp.methods import METHODS, Method, make_method
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
 from fedamp.runs.round import Round, play_round
 from fedamp.training.batches import Batching

@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     # replies and pulls
     Mutant(
-        "runs/replies.py",
+        "runs/reply_checks.py",
         "if far > max(FREE * sent, factor * usual[who], SHORT):",
         "if False:",
         "tests/trust/test_replies.py -k 'ten_fold_flip_is_refused and fedamp'",

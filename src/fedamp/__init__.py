@@ -6,8 +6,8 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from fedamp.methods import make_method
+    from fedamp.runs.from_python import run
     from fedamp.runs.result import Result
-    from fedamp.runs.start import run
 
 __all__ = ["Result", "__version__", "make_method", "run"]
 
@@ -15,7 +15,7 @@ __all__ = ["Result", "__version__", "make_method", "run"]
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: `import fedamp` itself stays quick."""
     if name == "run":
-        from fedamp.runs.start import run
+        from fedamp.runs.from_python import run
 
         return run
     if name == "Result":

@@ -26,9 +26,9 @@ from fedamp.federation.server import strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
-from fedamp.runs.faults import draw_present
 from fedamp.runs.round import Round, play_round
 from fedamp.runs.setup import assemble
+from fedamp.runs.simulated_faults import draw_present
 
 strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
 

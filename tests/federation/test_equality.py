@@ -5,7 +5,7 @@ import torch
 
 from fedamp.federation.silo.memory import Memory
 from fedamp.methods import METHODS
-from fedamp.runs.faults import draw_present
+from fedamp.runs.simulated_faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
 ROUNDS = 4

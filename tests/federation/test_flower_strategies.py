@@ -15,7 +15,7 @@ from torch import nn
 
 from fedamp import methods
 from fedamp.federation import FedAMP, HeurFedAMP, start_at_cloud_model
-from fedamp.federation.flower.named_arrays import Layout
+from fedamp.federation.flower_apps.named_arrays import Layout
 from fedamp.rows import Rows
 from federation.inprocess import LocalGrid
 

@@ -15,11 +15,11 @@ from fedamp.config.reply_rules import Rules
 from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app
-from fedamp.federation.wire.metrics import metric_names
+from fedamp.federation.wire.allowed_metrics import metric_names
 from fedamp.models import source_digest
 from fedamp.records.reading import read_run
 from fedamp.report.page import write_report
-from fedamp.runs.faults import draw_present
+from fedamp.runs.simulated_faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
 ROUNDS, BAD = 3, 1

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fedamp.config.reply_rules import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
-from fedamp.federation.wire.reply_checks import check_samples, templates
+from fedamp.federation.wire.reply_form import check_samples, templates
 from fedamp.methods import METHODS, make_method
 from fedamp.rows import Rows
-from fedamp.runs.replies import outliers
+from fedamp.runs.reply_checks import outliers
 
 LIKE = torch.zeros(5)
 

@@ -6,11 +6,11 @@ from torch import nn
 from torch.func import vmap
 
 from fedamp import models
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.side_by_side import StackedModule
 from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
-from fedamp.training.tasks import CLASSIFICATION
+from fedamp.training.tasks_and_metrics import CLASSIFICATION
 
 SHAPES = {"logistic": (5,), "mlp": (8, 8), "cnn-small": (8, 8), "cnn": (1, 8, 8), "resnet18": (3, 8, 8)}
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedamp.models import MODELS, build
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.zoo import cnn, cnn_small, logistic, mlp, resnet18
 from fedamp.rows import Rows
 

@@ -13,8 +13,8 @@ from fedamp.methods import METHODS
 from fedamp.records.reading import read_runs
 from fedamp.report import as_csv, as_markdown, as_text, comparison_table, write_report
 from fedamp.report.groups import ORDER
+from fedamp.report.run_scores import RECEIVED
 from fedamp.report.stats import wilcoxon_p
-from fedamp.report.trials import RECEIVED
 from run_folders import write_run
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import build_layers, describe_layers
 from fedamp.runs.export import export_client, how_to_build, write_model
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedamp.data.clients import Clients
-from fedamp.runs.faults import draw_present
+from fedamp.runs.simulated_faults import draw_present
 from fedamp.seeds import generator, number
 from helpers import Federation
 

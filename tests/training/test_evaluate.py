@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedamp.records.metrics import score_table, summarise, worse_off
+from fedamp.records.summaries import score_table, summarise, worse_off
 from fedamp.training.evaluate import evaluate
 from helpers import Federation, mlp
 

@@ -8,7 +8,7 @@ from torch import nn
 from fedamp import seeds
 from fedamp.data.clients import Clients
 from fedamp.methods.base import descent, proximal
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig

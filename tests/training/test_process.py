@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedamp.training.process import keep_freed_memory, use_deterministic, use_threads
+from fedamp.training.torch_switches import keep_freed_memory, use_deterministic, use_threads
 
 
 def test_threads_are_given_back_even_after_an_error():

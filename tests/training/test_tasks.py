@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from fedamp.training.tasks import CLASSIFICATION, regression
+from fedamp.training.tasks_and_metrics import CLASSIFICATION, regression
 
 
 def test_stacked_losses_are_those_of_each_batch():

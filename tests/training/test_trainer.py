@@ -3,11 +3,11 @@
 import pytest
 from torch import nn
 
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.tasks import regression
+from fedamp.training.tasks_and_metrics import regression
 from fedamp.training.trainer import Trainer
 
 

@@ -16,7 +16,7 @@ from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation.plan import Plan, SiloConfig
 from fedamp.federation.silo.round import open_silo
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.runs.export import export_client, how_to_build, write_model
 

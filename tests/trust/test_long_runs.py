@@ -13,12 +13,12 @@ from fedamp.data.clients import Clients
 from fedamp.methods import FedAMP, FedProx
 from fedamp.methods.base import proximal
 from fedamp.methods.message_passing import paper_alpha
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.tasks import regression
+from fedamp.training.tasks_and_metrics import regression
 from fedamp.training.trainer import Trainer
 from helpers import Federation, data, mlp
 

@@ -14,10 +14,10 @@ import fedamp
 from fedamp.config import Named, RunConfig
 from fedamp.data.in_memory import as_clients
 from fedamp.errors import UserError
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.runs.setup import assemble
 from fedamp.training.evaluate import evaluate
-from fedamp.training.tasks import regression
+from fedamp.training.tasks_and_metrics import regression
 
 WAYS = ("loop", "stacked")
 QUICK = {"method": "fedavg", "rounds": 2, "epochs": 1, "batch_size": 4, "optimizer": "sgd", "lr": 0.05}

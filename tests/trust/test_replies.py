@@ -13,12 +13,12 @@ from fedamp.config import Named, RunConfig
 from fedamp.config.reply_rules import ReplyLimits
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
-from fedamp.runs import replies
-from fedamp.runs.faults import poison
+from fedamp.runs import reply_checks
 from fedamp.runs.loop import play
-from fedamp.runs.replies import Measured
+from fedamp.runs.reply_checks import Measured
 from fedamp.runs.round import play_round
 from fedamp.runs.setup import assemble
+from fedamp.runs.simulated_faults import poison
 from fedamp.training.batches import Batching
 from helpers import ALL, Federation, assert_states_equal
 
@@ -214,7 +214,7 @@ def test_a_client_with_a_longer_model_than_all_others_is_not_refused():
     """Its model was sent to it as long as that: what counts is how far it moves."""
     replied = {i: Measured({"w": 1.0}, {"w": 1.0}, {"w": 0.1}) for i in range(5)}
     replied[5] = Measured({"w": 100.0}, {"w": 99.5}, {"w": 3.0})
-    assert replies.refused(replied, ReplyLimits(), {}) == {}
+    assert reply_checks.refused(replied, ReplyLimits(), {}) == {}
 
 
 # The rule itself
@@ -228,15 +228,15 @@ def measured(far, sent=1.0, steps=1.0):
 def test_a_move_is_free_up_to_three_lengths_of_what_was_sent():
     for far, expected in ((2.99, []), (3.01, [4])):
         replied = {i: measured(0.01) for i in range(4)} | {4: measured(far)}
-        assert list(replies.refused(replied, ReplyLimits(), {})) == expected
+        assert list(reply_checks.refused(replied, ReplyLimits(), {})) == expected
 
 
 def test_who_goes_on_may_go_further_than_who_turns_round():
     for far, expected in ((9.9, []), (10.1, [4])):
         on = Measured({"w": far + 1.0}, {"w": 1.0}, {"w": far})
         replied = {i: measured(1.0) for i in range(4)} | {4: on}
-        assert list(replies.refused(replied, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == expected
-        assert list(replies.refused({**replied, 4: measured(far)}, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == [4]
+        assert list(reply_checks.refused(replied, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == expected
+        assert list(reply_checks.refused({**replied, 4: measured(far)}, ReplyLimits(), {}, [{"w": 100.0}] * 9)) == [4]
 
 
 @pytest.mark.parametrize("shift", [20.0, 100.0])
@@ -262,11 +262,11 @@ def test_a_client_whose_targets_lie_far_from_the_others_takes_part(method, shift
 def test_a_long_move_is_fine_where_the_others_move_as_far():
     for far, expected in ((11.9, []), (12.1, [4])):
         replied = {i: measured(3.0) for i in range(4)} | {4: measured(far, sent=1.0)}
-        assert list(replies.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
+        assert list(reply_checks.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
 
 
 def test_of_two_a_single_stranger_can_not_lift_the_median():
-    assert list(replies.refused({0: measured(0.1), 1: measured(11.0)}, ReplyLimits(), {})) == [1]
+    assert list(reply_checks.refused({0: measured(0.1), 1: measured(11.0)}, ReplyLimits(), {})) == [1]
 
 
 def test_who_takes_more_steps_may_go_further():
@@ -274,26 +274,26 @@ def test_who_takes_more_steps_may_go_further():
     for steps, most in ((10, 4), (40, 8), (300, 48), (1000, 160), (10**9, 160), (1, 4)):
         for far, expected in ((0.99 * most, []), (1.01 * most, [5])):
             replied = {**few, 5: measured(far, sent=0.0, steps=steps)}
-            assert list(replies.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
+            assert list(reply_checks.refused(replied, ReplyLimits(norm_factor=1e9), {})) == expected
 
 
 def test_who_is_absent_counts_with_the_length_of_its_model():
     """Two liars alone are the median of their round; eight others are away."""
     liars = {i: measured(11.0) for i in range(2)}
-    assert list(replies.refused(liars, ReplyLimits(), {})) == []
-    assert list(replies.refused(liars, ReplyLimits(), {"w": [1.0] * 8})) == [0, 1]
-    assert list(replies.refused(liars, ReplyLimits(), {"w": [0.0] * 8})) == []  # zeros have no length to go by
+    assert list(reply_checks.refused(liars, ReplyLimits(), {})) == []
+    assert list(reply_checks.refused(liars, ReplyLimits(), {"w": [1.0] * 8})) == [0, 1]
+    assert list(reply_checks.refused(liars, ReplyLimits(), {"w": [0.0] * 8})) == []  # zeros have no length to go by
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
-    monkeypatch.setattr(replies, "CACHED", 32)  # many blocks
+    monkeypatch.setattr(reply_checks, "CACHED", 32)  # many blocks
     g = torch.Generator().manual_seed(0)
     u = Rows(torch.randn(4, 100, generator=g, dtype=dtype), torch.randn(4, 3, generator=g, dtype=dtype))
     w = Rows(u.params + 1e-3 * torch.randn(4, 100, generator=g, dtype=dtype), 2 * u.buffers)
     before = [t.clone() for t in (u.params, u.buffers, w.params, w.buffers)]
     method = Federation.of("fedamp").method
-    found = replies.measure({"w": w}, {"u": u}, method, torch.arange(1, 5)[:, None])
+    found = reply_checks.measure({"w": w}, {"u": u}, method, torch.arange(1, 5)[:, None])
     assert all(torch.equal(a, b) for a, b in zip(before, (u.params, u.buffers, w.params, w.buffers), strict=True))
     for i, one in enumerate(found):
         assert one.far["w"] == pytest.approx(float((w.params[i].double() - u.params[i].double()).norm()), rel=1e-12)
@@ -302,14 +302,14 @@ def test_measuring_changes_nothing_and_is_exact(dtype, monkeypatch):
         assert one.steps == i + 1
     broken = w.params.clone()
     broken[2, 7] = torch.nan
-    found = replies.measure({"w": Rows(broken, w.buffers)}, {"u": u}, method, torch.ones(4, 1))
+    found = reply_checks.measure({"w": Rows(broken, w.buffers)}, {"u": u}, method, torch.ones(4, 1))
     assert [one is None for one in found] == [False, False, True, False]
 
 
 def test_one_row_that_is_seen_many_times_is_measured_as_such():
     row = Rows.of(torch.tensor([[3.0, 4.0]]))
     w = Rows.of(torch.tensor([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]]))
-    found = replies.measure({"w": w}, {"w": row.repeat(3)}, Federation.of("fedavg").method, torch.ones(3, 1))
+    found = reply_checks.measure({"w": w}, {"w": row.repeat(3)}, Federation.of("fedavg").method, torch.ones(3, 1))
     assert [(one.far["w"], one.sent["w"], one.lengths["w"]) for one in found] == [(0, 5, 5), (5, 5, 0), (5, 5, 10)]
 
 
@@ -436,7 +436,7 @@ def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy)
         server, state = played.server, played.clients
         assert list(played.refused) == [1]
         if k == 1:  # later on a federation also remembers what it has accepted
-            assert f"bad reply from silo-1: {played.refused[1]}. {replies.CURE}" in log
+            assert f"bad reply from silo-1: {played.refused[1]}. {reply_checks.CURE}" in log
     assert_states_equal(record.state.method_state, server)
 
 

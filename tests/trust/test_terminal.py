@@ -142,7 +142,7 @@ def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
 
 
 def test_so_is_a_list(fedamp_command, monkeypatch):
-    monkeypatch.setattr("fedamp.cli.listing.entries", lambda kind: [("mine[a]", "sizes=[1]", "takes [x] and [/x]")])
+    monkeypatch.setattr("fedamp.cli.choices.entries", lambda kind: [("mine[a]", "sizes=[1]", "takes [x] and [/x]")])
     assert fedamp_command("list", "models")[1] == "mine[a]  takes [x] and [/x]\n    sizes=[1]\n"
 
 

@@ -1,1 +1,1 @@
-"""The command line: one file a subcommand. They parse, call and print; the work is done in the other rooms."""
+"""The command line: a file for each subcommand, and what they share (options, choices, terminal). They parse, call and print; the work is done in the other rooms."""

@@ -14,7 +14,7 @@ def list_command(
     name: Annotated[str | None, typer.Argument(help="One of them: its parameters are explained.")] = None,
 ) -> None:
     """Show what there is to choose from, with parameters and defaults; or explain one choice."""
-    from fedamp.cli.listing import KINDS, entries
+    from fedamp.cli.choices import KINDS, entries
 
     checks.one_of("list", kind, [*KINDS, "presets"])
     found = entries(kind)
@@ -32,7 +32,7 @@ def list_command(
 
 def _explain(kind: str, name: str) -> None:
     """Print each parameter with its default, meaning, unit, range and source."""
-    from fedamp.cli.listing import KINDS, explain
+    from fedamp.cli.choices import KINDS, explain
 
     if kind not in KINDS:
         return

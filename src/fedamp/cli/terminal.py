@@ -90,7 +90,7 @@ def progress() -> Progress:
 
 def mean_of(line: Mapping[str, Any], entry: str, poisoned: Collection[int] = ()) -> str:
     """Return the mean score of a round over the clients that count, in words; nothing where it was not scored."""
-    from fedamp.records.metrics import line_mean  # numpy comes with it, which a quick command does not wait for
+    from fedamp.records.summaries import line_mean  # numpy comes with it, which a quick command does not wait for
 
     found = line_mean(line, entry, poisoned)
     if found is None:
@@ -105,7 +105,7 @@ def in_words(score: float | None, metric: str) -> str:
     >>> in_words(97.126, "accuracy"), in_words(0.51239, "rmse"), in_words(None, "rmse")
     ('97.13 %', '0.5124', 'not finite')
     """
-    from fedamp.records.metrics import NOT_FINITE
+    from fedamp.records.summaries import NOT_FINITE
 
     if score is None or not math.isfinite(score):
         return NOT_FINITE

@@ -7,17 +7,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedamp.federation.flower.proximal import start_at_cloud_model
-    from fedamp.federation.flower.strategies import FedAMP, HeurFedAMP
+    from fedamp.federation.flower_apps.proximal import start_at_cloud_model
+    from fedamp.federation.flower_apps.strategies import FedAMP, HeurFedAMP
     from fedamp.federation.silo.app import make_client_app
 
 __all__ = ["FedAMP", "HeurFedAMP", "make_client_app", "start_at_cloud_model"]
 
 _WHERE = {
-    "FedAMP": "flower.strategies",
-    "HeurFedAMP": "flower.strategies",
+    "FedAMP": "flower_apps.strategies",
+    "HeurFedAMP": "flower_apps.strategies",
     "make_client_app": "silo.app",
-    "start_at_cloud_model": "flower.proximal",
+    "start_at_cloud_model": "flower_apps.proximal",
 }
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedamp.models.client_layers import AS_THEY_ARE, FOR_CLIENTS, ClientPooledConv2d
-from fedamp.models.modes import Modes
-from fedamp.models.traces import Untouched
+from fedamp.models.left_behind import Untouched
+from fedamp.models.train_modes import Modes
 
 
 class StackedModule:

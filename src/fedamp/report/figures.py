@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedamp.errors import UserError
 from fedamp.report.groups import Block, Group
+from fedamp.report.run_scores import Trial
 from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by_group
-from fedamp.report.trials import Trial
 
 XI_BYTES = 3_600_000
 """Bytes of collaboration weights on a page, so that it stays below 8 MB; where there are more, rounds are left out."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from fedamp.errors import UserError
 from fedamp.records.differences import differing_keys, flat
-from fedamp.records.metrics import higher_is_better
 from fedamp.records.reading import DESCRIPTION, RunRecord
-from fedamp.report.trials import Trial, read_trial
+from fedamp.records.summaries import higher_is_better
+from fedamp.report.run_scores import Trial, read_trial
 
 ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
 """The order in which methods are listed; others come after. A copy, kept true by a test: the methods need torch."""

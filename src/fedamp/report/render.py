@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import groupby
 
-from fedamp.records.metrics import NOT_FINITE
+from fedamp.records.summaries import NOT_FINITE
 from fedamp.report.groups import OTHER_DATA
 from fedamp.report.stats import short_p
 from fedamp.report.table import ALONE, Row

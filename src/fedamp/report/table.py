@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
-from fedamp.records.metrics import higher_is_better, worse_off
 from fedamp.records.reading import RunRecord
+from fedamp.records.summaries import higher_is_better, worse_off
 from fedamp.report.groups import Block, Group, make_blocks, what_differs
+from fedamp.report.run_scores import Trial
 from fedamp.report.stats import wilcoxon_p
-from fedamp.report.trials import Trial
 
 ALONE = "separate"
 """The method that the others are measured against: every client trains alone."""

@@ -17,7 +17,7 @@ from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_whole
 from fedamp.models.fingerprint import structure_digest
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
 from fedamp.records.folder import read_models
 from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run

@@ -11,7 +11,7 @@ from fedamp.config import RunConfig
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.records.checkpoints import Checkpoint, Pace
 from fedamp.records.folder import RunFolder
-from fedamp.records.metrics import finite, spread
+from fedamp.records.summaries import finite, spread
 from fedamp.runs.round import Round
 from fedamp.runs.setup import Setup
 

@@ -13,14 +13,14 @@ from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
 from fedamp.runs.conclusion import conclude, read_again
-from fedamp.runs.faults import draw_present
 from fedamp.runs.journal import Journal, round_line, unplayed_line
 from fedamp.runs.result import Result
 from fedamp.runs.round import Round, play_round
 from fedamp.runs.scoring import scores
 from fedamp.runs.setup import Setup
+from fedamp.runs.simulated_faults import draw_present
 from fedamp.runs.standing import Standing
-from fedamp.training.process import keep_freed_memory, use_deterministic, use_threads
+from fedamp.training.torch_switches import keep_freed_memory, use_deterministic, use_threads
 
 Observer = Callable[[Mapping[str, Any]], bool | None]
 """Called with each round's line as soon as it is there, that of the first models included. Once it returns False for a

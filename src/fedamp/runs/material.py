@@ -23,7 +23,7 @@ from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
-from fedamp.training.tasks import CLASSIFICATION, Task, regression
+from fedamp.training.tasks_and_metrics import CLASSIFICATION, Task, regression
 
 MOST_CLASSES = 1000
 """Of samples that were handed over: labels up to here need not be fewer than the samples."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedamp.methods import Method
 from fedamp.models.dropout import own_stream
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
 
 if TYPE_CHECKING:

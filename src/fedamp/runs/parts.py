@@ -15,7 +15,7 @@ from fedamp.config.run_config import DEFAULT_LR
 from fedamp.errors import UserError
 from fedamp.methods import Method, make_method
 from fedamp.methods.attention import oracle_self_weight
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.optimizers import Optimizer
 

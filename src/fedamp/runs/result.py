@@ -17,9 +17,9 @@ from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
-from fedamp.records.metrics import Summary, finite, in_unit, score_table
+from fedamp.records.summaries import Summary, finite, in_unit, score_table
 from fedamp.rows import Rows
 
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"

@@ -10,8 +10,8 @@ from torch import Tensor
 from fedamp.config.reply_rules import ReplyLimits
 from fedamp.methods import Local, Method
 from fedamp.rows import Message, Rows, State
-from fedamp.runs import replies
-from fedamp.runs.faults import Tamper
+from fedamp.runs import reply_checks
+from fedamp.runs.simulated_faults import Tamper
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def play_round(
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
     received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
-    of every model. With `checked` the same goes for a reply that a federation would refuse (`replies`). `poisoned` are
+    of every model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned` are
     the clients whose replies are tampered with: their warnings say so.
     """
     if present.shape != (server.num_clients,) or not present.any():
@@ -94,16 +94,16 @@ def _finite(reply: Message, num_clients: int) -> Tensor:
 
 def _looked_at(
     method: Method, reply: Message, received: Message, message: Message, present: Tensor, local: Local
-) -> tuple[Tensor, dict[int, replies.Refusal]]:
+) -> tuple[Tensor, dict[int, reply_checks.Refusal]]:
     """Return whose reply is finite, `(n,)`, and whose is refused, by position."""
     models = {name: rows for name, rows in reply.items() if name != "samples"}  # which we have counted ourselves
-    measured = replies.measure(models, received, method, local.steps)
+    measured = reply_checks.measure(models, received, method, local.steps)
     waiting: dict[str, list[float]] = {}
     if not present.all():
         away = {name: rows[(~present).to(rows.params.device)] for name, rows in message.items()}
-        waiting = replies.waiting(away, method, models)
+        waiting = reply_checks.waiting(away, method, models)
     found = zip(present.nonzero()[:, 0].tolist(), measured, strict=True)
-    refused = replies.refused({i: one for i, one in found if one is not None}, ReplyLimits(), waiting)
+    refused = reply_checks.refused({i: one for i, one in found if one is not None}, ReplyLimits(), waiting)
     return torch.tensor([one is not None for one in measured]), refused
 
 
@@ -111,7 +111,7 @@ def _events(
     who: Tensor,
     losses: Mapping[str, Tensor],
     finite: Tensor,
-    refused: Mapping[int, replies.Refusal],
+    refused: Mapping[int, reply_checks.Refusal],
     checked: bool,
     poisoned: Collection[int],
 ) -> list[str]:
@@ -130,7 +130,7 @@ def _events(
     for cause in dict.fromkeys(why.cause for why in refused.values()):
         words = f"the reply of client {{}} is refused, and counts as absent: {cause}"
         bad = [i for i, why in refused.items() if why.cause == cause]
-        events += _with_cure(words, bad, f"{replies.CURE}; replies=any takes every reply", poisoned)
+        events += _with_cure(words, bad, f"{reply_checks.CURE}; replies=any takes every reply", poisoned)
     return events
 
 

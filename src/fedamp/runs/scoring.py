@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.records.checkpoints import Snapshot
-from fedamp.records.metrics import Summary, counted_clients, in_unit, score_table, spread, summarise
+from fedamp.records.summaries import Summary, counted_clients, in_unit, score_table, spread, summarise
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept
 from fedamp.runs.setup import Setup

@@ -17,18 +17,18 @@ from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import METHODS, Method
 from fedamp.models.dropout import own_stream
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.rows import Rows
-from fedamp.runs.faults import Tamper, poison
 from fedamp.runs.material import Material, given_material, load_material
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
+from fedamp.runs.simulated_faults import Tamper, poison
 from fedamp.training.batches import Batching
-from fedamp.training.choice import Choice, choose_engine, compile_pays
 from fedamp.training.config import TrainingConfig
 from fedamp.training.model_check import check_model
 from fedamp.training.precision import resolve
 from fedamp.training.stacked.same_as_loop import draws
+from fedamp.training.stacked_or_loop import Choice, choose_engine, compile_pays
 from fedamp.training.trainer import Trainer
 
 Model = nn.Module | Callable[..., nn.Module]

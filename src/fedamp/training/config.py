@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedamp.training.batches import Batching
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
-from fedamp.training.tasks import CLASSIFICATION, Task
+from fedamp.training.tasks_and_metrics import CLASSIFICATION, Task
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.training.stacked.same_as_loop import left_behind
-from fedamp.training.tasks import Task
+from fedamp.training.tasks_and_metrics import Task
 
 
 def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task) -> None:

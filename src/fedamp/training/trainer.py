@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from fedamp.data.clients import Clients
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.training.config import TrainingConfig
 from fedamp.training.local import LocalTraining
-from fedamp.training.loop import LocalLoop
+from fedamp.training.one_at_a_time import LocalLoop
+from fedamp.training.stacked.all_at_once import LocalStack
 from fedamp.training.stacked.chunks import Chunks
 from fedamp.training.stacked.gradients import Gradients
-from fedamp.training.stacked.local import LocalStack
-from fedamp.training.tasks import Task
+from fedamp.training.tasks_and_metrics import Task
 
 
 class Trainer:

@@ -5,9 +5,9 @@ import torch
 
 import fedamp
 from fedamp.methods.base import descent
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import State
-from fedamp.training import choice
+from fedamp.training import stacked_or_loop
 from fedamp.training.batches import Batching
 from fedamp.training.stacked.chunks import ALL_AT_ONCE, Chunks
 from helpers import Federation, data, mlp
@@ -91,7 +91,7 @@ def test_a_real_out_of_memory():
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (5 << 29)) / total)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(choice, "MEMORY_SHARE", 1000.0)
+            patch.setattr(stacked_or_loop, "MEMORY_SHARE", 1000.0)
             result = fedamp.run(**settings, deterministic=True)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
-from fedamp.training.tasks import CLASSIFICATION
+from fedamp.training.tasks_and_metrics import CLASSIFICATION
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile imports what torch itself calls deprecated

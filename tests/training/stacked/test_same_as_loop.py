@@ -7,7 +7,7 @@ from torch import nn
 
 import fedamp
 from fedamp.methods import FedAvg
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.models.zoo import cnn, cnn_small, mlp, resnet18
 from fedamp.training.stacked.same_as_loop import same_as_loop
 

@@ -9,10 +9,10 @@ from torch import nn
 from fedamp.data.clients import Clients
 from fedamp.methods import METHODS
 from fedamp.training.batches import Batching
-from fedamp.training.loop import LocalLoop
+from fedamp.training.one_at_a_time import LocalLoop
 from fedamp.training.optimizers import Optimizer
+from fedamp.training.stacked.all_at_once import LocalStack
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
-from fedamp.training.stacked.local import LocalStack
 from helpers import ALL, Federation, data, mlp
 
 SIZES = (5, 9, 13, 4, 20, 9)

@@ -19,7 +19,7 @@ from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.record import Record, TaskFacts
 from fedamp.federation.server.state import ServerState
 from fedamp.federation.server.strategy import RowStrategy
-from fedamp.federation.wire.metrics import metric_names
+from fedamp.federation.wire.allowed_metrics import metric_names
 from fedamp.rows import Rows
 from fedamp.runs.material import outputs_of
 from fedamp.runs.parts import first_models, method_of, optimizer_of

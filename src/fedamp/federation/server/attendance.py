@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from fedamp.federation.server.observer import Observer
 from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import ServerState
-from fedamp.federation.wire import reply_checks
+from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.federation.wire.identity import identity_of
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
@@ -128,4 +128,4 @@ def _samples(reply: Message | None, patience: float) -> int:
     if reply is None:
         raise RefusedError(f"no answer within {patience:g} s")
     check_willing(reply)
-    return reply_checks.check_samples(metrics_of(reply).get("num-examples"))
+    return reply_form.check_samples(metrics_of(reply).get("num-examples"))

@@ -26,8 +26,8 @@ from fedamp.federation.server.state import Reply, ServerState
 from fedamp.files import read_json
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
-from fedamp.records.metrics import Summary, score_table, summarise
 from fedamp.records.reading import DESCRIPTION, RESULT
+from fedamp.records.summaries import Summary, score_table, summarise
 from fedamp.rows import Rows
 
 

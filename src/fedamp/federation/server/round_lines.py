@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
-from fedamp.records.metrics import finite, spread
+from fedamp.records.summaries import finite, spread
 
 Metrics = Mapping[str, Mapping[str, float]]
 """What each silo reported, by identity."""

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from fedamp.config.reply_rules import Rules
-from fedamp.federation.wire import reply_checks
+from fedamp.federation.wire import reply_form
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
 from fedamp.rows import Message, Rows, State
-from fedamp.runs import replies as reply_limits
+from fedamp.runs import reply_checks as reply_limits
 
 
 @dataclass
@@ -60,7 +60,7 @@ class ServerState:
     message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
 
     def __post_init__(self) -> None:
-        _, self.reply_like = reply_checks.templates(self.method, self.first)
+        _, self.reply_like = reply_form.templates(self.method, self.first)
         models = {name: rows for name, rows in self.reply_like.items() if name != "samples"}
         (first,) = reply_limits.measure(models, {}, self.method, torch.ones((1, 1)))
         assert first is not None, "a first model is finite"

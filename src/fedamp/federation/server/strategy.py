@@ -15,7 +15,7 @@ from fedamp.federation.server.attendance import Attendance
 from fedamp.federation.server.observer import Observer, PlayedRound
 from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import Reply, ServerState
-from fedamp.federation.wire import reply_checks
+from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
 
@@ -131,11 +131,11 @@ class RowStrategy(Strategy):
         names = sorted(content.keys())
         if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
             raise RefusedError(f"it holds {one_line(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
-        samples = reply_checks.check_samples(metrics_of(reply).get("num-examples"))
-        metrics = reply_checks.check_metrics(metrics_of(reply), self.metrics)
+        samples = reply_form.check_samples(metrics_of(reply).get("num-examples"))
+        metrics = reply_form.check_metrics(metrics_of(reply), self.metrics)
         rows = decode(content.array_records["arrays"], self.state.reply_like)
-        reply_checks.check_count_entry(rows, samples)
-        reply_checks.check_variances(rows, self.state.variances)
+        reply_form.check_count_entry(rows, samples)
+        reply_form.check_variances(rows, self.state.variances)
         return Reply(rows, samples, metrics)
 
     def _strike(self, who: str, reason: str) -> str:
@@ -171,8 +171,8 @@ class RowStrategy(Strategy):
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
-                metrics = reply_checks.check_metrics(metrics_of(reply), self.metrics)
-                scored[who] = Reply({}, reply_checks.check_samples(metrics.get("num-examples")), metrics)
+                metrics = reply_form.check_metrics(metrics_of(reply), self.metrics)
+                scored[who] = Reply({}, reply_form.check_samples(metrics.get("num-examples")), metrics)
             except Exception as error:
                 self.observer.say(f"no last score from {self.names[who]}: {error}")
         self.observer.last_scores(scored)

@@ -16,14 +16,14 @@ from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo.memory import Memory
-from fedamp.federation.wire import reply_checks
-from fedamp.records.metrics import finite
+from fedamp.federation.wire import reply_form
+from fedamp.records.summaries import finite
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
 from fedamp.runs.material import outputs_of, silo_material
 from fedamp.runs.setup import Setup, assemble
 from fedamp.training.evaluate import evaluate
-from fedamp.training.process import use_threads
+from fedamp.training.torch_switches import use_threads
 
 
 class UnwillingError(UserError):
@@ -50,7 +50,7 @@ class Silo:
 
     def templates(self) -> tuple[Message, Message]:
         """Return a message and a reply with the right names, shapes and types."""
-        return reply_checks.templates(self.setup.method, self.setup.w)
+        return reply_form.templates(self.setup.method, self.setup.w)
 
     def heed(self, life: str, serial: int) -> None:
         """Refuse a message that is older than one that was acted on: the server has given it up."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedamp.files import write_whole
 from fedamp.methods import METHODS
-from fedamp.records.metrics import counted_clients, score_table, summarise
 from fedamp.records.reading import CHOSEN, RunRecord, read_runs
+from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.runs.compare.planning import Planned
 
 

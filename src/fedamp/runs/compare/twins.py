@@ -12,8 +12,8 @@ from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
 from fedamp.files import write_json
 from fedamp.methods import METHODS
-from fedamp.records.metrics import counted_clients, score_table, summarise
 from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI, read_run
+from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.runs.compare.planning import Planned
 
 SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}

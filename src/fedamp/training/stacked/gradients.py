@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from fedamp.models.dropout import CoordinateDropout
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.training.stacked.graphs import Graphs
-from fedamp.training.tasks import Task
+from fedamp.training.tasks_and_metrics import Task
 
 
 class Gradients:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedamp.models.dropout import CoordinateDropout, dropout_key, own_stream, streams
-from fedamp.models.flat import FlatModel
-from fedamp.models.traces import differences
+from fedamp.models.flat_model import FlatModel
+from fedamp.models.left_behind import differences
 
 TOLERANCE = 1e-6
 

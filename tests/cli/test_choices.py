@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedamp.cli.listing import KINDS, Parameter, entries, explain
+from fedamp.cli.choices import KINDS, Parameter, entries, explain
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in KINDS[kind]])

@@ -8,8 +8,8 @@ from torch import nn
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.rows import Rows
-from fedamp.runs.faults import poison
 from fedamp.runs.setup import assemble
+from fedamp.runs.simulated_faults import poison
 from helpers import ALL, data
 
 QUICK = {"rounds": 2, "epochs": 1, "clients": 10}

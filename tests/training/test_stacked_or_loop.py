@@ -5,13 +5,13 @@ import torch
 from torch import nn
 
 from fedamp.data.clients import Clients
-from fedamp.models.flat import FlatModel
-from fedamp.training import choice
+from fedamp.models.flat_model import FlatModel
+from fedamp.training import stacked_or_loop
 from fedamp.training.batches import Batching
-from fedamp.training.choice import choose_engine
 from fedamp.training.config import TrainingConfig
 from fedamp.training.optimizers import Optimizer
-from fedamp.training.process import use_threads
+from fedamp.training.stacked_or_loop import choose_engine
+from fedamp.training.torch_switches import use_threads
 from fedamp.training.trainer import Trainer
 from helpers import data, mlp
 
@@ -65,21 +65,21 @@ def test_the_rule_of_auto(monkeypatch):
     assert chosen(mlp(), "auto").engine == "stacked"
     assert chosen(mlp(), "loop").engine == "loop"
     assert chosen(mlp(), "auto", data((6,))).engine == "loop"
-    monkeypatch.setattr(choice, "STACKED_ON_CPU", 10)
+    monkeypatch.setattr(stacked_or_loop, "STACKED_ON_CPU", 10)
     made = chosen(mlp(), "auto")
     assert (made.engine, made.warning) == ("loop", None)
     assert "more than 10" in made.why
     assert chosen(mlp(), "stacked").engine == "stacked"
-    monkeypatch.setattr(choice, "STACKED_ON_CPU", 1000)
+    monkeypatch.setattr(stacked_or_loop, "STACKED_ON_CPU", 1000)
     assert chosen(mlp(), "auto").engine == "stacked"
-    monkeypatch.setattr(choice, "STACKED_WORK", (6 * 7 + 7 * 3) * 4 - 1)  # a minibatch of 4 takes one more
+    monkeypatch.setattr(stacked_or_loop, "STACKED_WORK", (6 * 7 + 7 * 3) * 4 - 1)  # a minibatch of 4 takes one more
     assert "252 multiply-adds a step" in chosen(mlp(), "auto").why
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):
     with use_threads(2):
         assert chosen(mlp(), "auto").threads == 1
-        monkeypatch.setattr(choice, "SMALL", 10)
+        monkeypatch.setattr(stacked_or_loop, "SMALL", 10)
         assert chosen(mlp(), "auto").threads == 2
         with use_threads(1):
             assert torch.get_num_threads() == 1

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
-from fedamp.records.metrics import Summary, client_means, counted_clients, in_unit, score_table, summarise
 from fedamp.records.reading import RunRecord
+from fedamp.records.summaries import Summary, client_means, counted_clients, in_unit, score_table, summarise
 
 RECEIVED = ("fedavg", "fedprox")
 """Methods whose result is the model that the server sends; for the others it is the client's own. A copy, which a test

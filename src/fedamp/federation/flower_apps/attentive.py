@@ -2,7 +2,7 @@
 
 A client gets its cloud model u under `arrayrecord_key`, and in its config `server-round` and `strength`, which is
 lambda / alpha_k. It must start at u and add strength/2 |w - u|^2 to its loss: `start_at_cloud_model` in
-`fedamp.federation.flower.proximal` does both. It replies as for FedAvg: its arrays, and a metric `num-examples`.
+`fedamp.federation.flower_apps.proximal` does both. It replies as for FedAvg: its arrays, and a metric `num-examples`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from fedamp import methods
 from fedamp.config.reply_rules import Rules
 from fedamp.errors import UserError
-from fedamp.federation.flower.named_arrays import Layout
+from fedamp.federation.flower_apps.named_arrays import Layout
 from fedamp.federation.server.state import Reply, ServerState
-from fedamp.federation.wire import reply_checks
+from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import one_line
 from fedamp.federation.wire.identity import identity_of
 from fedamp.federation.wire.messages import by_sender
@@ -130,9 +130,9 @@ class AttentiveStrategy(FedAvg):
         records, metrics = list(content.array_records.values()), list(content.metric_records.values())
         if len(records) != 1 or len(metrics) != 1:
             raise UserError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
-        samples = reply_checks.check_samples(metrics[0].get(self.weighted_by_key))
+        samples = reply_form.check_samples(metrics[0].get(self.weighted_by_key))
         rows = {"w": self.layout.row(records[0])}
-        reply_checks.check_variances(rows, self.layout.variances)
+        reply_form.check_variances(rows, self.layout.variances)
         return Reply(rows, samples, {})
 
     def _strike(self, who: str, reason: str) -> None:

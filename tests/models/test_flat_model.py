@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 
 

@@ -1,4 +1,4 @@
-"""What a reply must look like by itself, before it is compared with the others (`fedamp.runs.replies`)."""
+"""What a reply must look like by itself, before it is compared with the others (`fedamp.runs.reply_checks`)."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedamp.errors import UserError
-from fedamp.models.modes import Modes
+from fedamp.models.left_behind import Untouched
 from fedamp.models.side_by_side import StackedModule
-from fedamp.models.traces import Untouched
+from fedamp.models.train_modes import Modes
 from fedamp.rows import Rows
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedamp.rows import Rows
 from fedamp.training.local import LocalTraining
 from fedamp.training.optimizers import Pull
-from fedamp.training.stacked.plan import StepPlan
+from fedamp.training.stacked.batch_plan import StepPlan
 
 
 class LocalStack(LocalTraining):

@@ -13,7 +13,7 @@ from fedamp import checks
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.models.dropout import streams
-from fedamp.models.flat import FlatModel
+from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.evaluate import outputs

@@ -9,7 +9,7 @@ from flwr.app import MetricRecord, RecordDict
 
 from fedamp import methods
 from fedamp.config.reply_rules import Rules
-from fedamp.federation.flower.attentive import AttentiveStrategy
+from fedamp.federation.flower_apps.attentive import AttentiveStrategy
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None
 
