@@ -1,1 +1,4 @@
-"""The command line: a file for each subcommand, and what they share (options, choices, terminal). They parse, call and print; the work is done in the other rooms."""
+"""The command line: a file for each subcommand, and what they share (options, choices, terminal).
+
+They parse, call and print; the work is done in the other rooms.
+"""

@@ -42,8 +42,8 @@ def play_round(
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
     received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
-    of every model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned` are
-    the clients whose replies are tampered with: their warnings say so.
+    of every model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned`
+    are the clients whose replies are tampered with: their warnings say so.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
