@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from fedamp.config import RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation import demo, provision

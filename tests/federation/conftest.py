@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def federation(tmp_path) -> Path:
-    from fedamp.config.reply_rules import Rules
+    from fedamp.config.reply_limits import Rules
     from fedamp.federation import provision
     from federation.provisioned import HOSTS, NAMES, make_plan
 

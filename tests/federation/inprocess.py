@@ -18,7 +18,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedamp.config import Named, RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation.plan import Federation, Member, Plan, SiloConfig

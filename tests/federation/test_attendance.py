@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation.plan import SiloConfig
 from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, plan_of, write_silos

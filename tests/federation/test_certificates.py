@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import certificates, provision
 from fedamp.federation.plan_files import read_federation
 from federation.provisioned import HOSTS, NAMES, make_plan

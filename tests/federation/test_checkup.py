@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision
 from fedamp.federation.processes import ports
 from fedamp.federation.silo import checkup

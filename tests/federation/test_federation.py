@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fedamp.config import RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema, merge_schemas
 from fedamp.federation import provision

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision
 from fedamp.federation.processes import launch, ports
 from fedamp.federation.processes.waiting import wait_until

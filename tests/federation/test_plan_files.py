@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, Member, SiloConfig
 from fedamp.federation.plan_files import read_federation, read_silo_config, write_federation, write_silo_config

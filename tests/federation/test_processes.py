@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import certificates, provision
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs, ports

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedamp import __version__
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import certificates, provision
 from fedamp.federation.plan_files import read_federation, read_silo_config
 from federation.provisioned import HOSTS, NAMES, make_plan, mode, silo_data

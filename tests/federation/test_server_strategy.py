@@ -11,7 +11,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from fedamp.config import Named
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.silo.app import make_client_app

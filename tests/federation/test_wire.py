@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
 from fedamp.federation.wire.reply_form import check_samples, templates
 from fedamp.methods import METHODS, make_method

@@ -10,7 +10,7 @@ from torch import nn
 
 import fedamp
 from fedamp.config import Named, RunConfig
-from fedamp.config.reply_rules import ReplyLimits
+from fedamp.config.reply_limits import ReplyLimits
 from fedamp.records.folder import RunFolder
 from fedamp.rows import Rows
 from fedamp.runs import reply_checks

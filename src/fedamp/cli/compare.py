@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedamp.cli.options import config_fields, given_flags, takes_fields
+from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Preset
 from fedamp.cli.terminal import INTERRUPTED, Bars, fail, out, warn

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fedamp.cli.options import config_fields, given_flags, takes_fields
+from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.run import Config
 from fedamp.cli.terminal import needs_extra, out, say, warn
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.config.run_config import FAULTS, MACHINE, RunConfig
 from fedamp.errors import UserError
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedamp.cli.options import config_fields, given_flags, takes_fields
+from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, warning
 from fedamp.config import RunConfig
 

@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from fedamp.config import RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data import load_data
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.read import read_silo

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedamp import __version__, checks, models
 from fedamp.config import RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError

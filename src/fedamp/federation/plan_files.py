@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedamp.config import RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.schema_file import read_schema, write_schema
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, Member, Plan, SiloConfig

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from fedamp.config.reply_rules import ReplyLimits
+from fedamp.config.reply_limits import ReplyLimits
 from fedamp.rows import Message, Rows, column_blocks
 
 BUFFERS = ".buffers"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.config.reply_rules import ReplyLimits
+from fedamp.config.reply_limits import ReplyLimits
 from fedamp.methods import Local, Method
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks

@@ -1,4 +1,4 @@
-"""What is learned, classes or numbers: how a model's output is judged, and whether higher is better."""
+"""What is learned and how it is scored: classes by accuracy, or numbers by their error; and which way is better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedamp import methods
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.errors import UserError
 from fedamp.federation.flower_apps.named_arrays import Layout
 from fedamp.federation.server.state import Reply, ServerState

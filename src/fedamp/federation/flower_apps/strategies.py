@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import MetricRecord, RecordDict
 
 from fedamp import methods
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation.flower_apps.attentive import AttentiveStrategy
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord] | None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, Member, Plan, SiloConfig

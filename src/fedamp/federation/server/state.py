@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.federation.wire import reply_form
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint

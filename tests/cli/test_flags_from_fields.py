@@ -7,7 +7,7 @@ import typer.main
 
 from fedamp.cli import main
 from fedamp.config import Named, RunConfig
-from fedamp.config.reply_rules import Rules
+from fedamp.config.reply_limits import Rules
 from fedamp.config.run_config import FAULTS, MACHINE
 from fedamp.fields import default_of, explained
 

@@ -1,4 +1,4 @@
-"""Which replies are accepted, and how long a server waits for them."""
+"""The limits of the reply check with their defaults, and how long a server waits for replies."""
 
 from __future__ import annotations
 
