@@ -1,1 +1,1 @@
-"""The command line: one file a subcommand. They parse, call and print; the work is done in the other rooms."""
+"""The command line: one file per subcommand. They parse, call and print; the other packages do the work."""

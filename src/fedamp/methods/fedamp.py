@@ -54,7 +54,7 @@ class FedAMP(MessagePassing):
         "far out listens as widely as the others; and `spread`, the standard deviation of each client's distances, so "
         "that it counts how much nearer some are and not how far all of them are. Divided by `sharpness`.",
         unit="squared distance between two models",
-        range="over 0, or median, local or spread",
+        range="above 0, or median, local or spread",
         source="Huang et al. 2021, the example after Definition 1, tuned there for each data set and setting; the "
         "words are ours, local after Zelnik-Manor and Perona 2004",
     )
@@ -76,7 +76,7 @@ class FedAMP(MessagePassing):
     theta: float = about(
         3.7,
         "For `mcp` and `scad`: attention ends at a squared distance of theta sigma.",
-        range="over 2",
+        range="above 2",
         source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
     )
     strict: bool = about(

@@ -36,7 +36,7 @@ class HeurFedAMP(MessagePassing):
         "How sharp attention is, the larger the sharper: a number, or a word that fits it to the models of each round. "
         "`median` is 1 / median over all pairs of clients of 1 - cos; `local` takes each client's own median, `spread` "
         "1 / the standard deviation of each client's 1 - cos. Multiplied by `sharpness`.",
-        range="over 0, or median, local or spread",
+        range="above 0, or median, local or spread",
         source="Huang et al. 2021, Eq. 9, tuned there for each data set and setting; the words are ours",
     )
     self_weight: SelfWeight = about(

@@ -50,7 +50,7 @@ class MessagePassing(Method):
         "paper",
         "The server's step: a number for all rounds, or `paper`: 1e4, 1e3 and 1e2 for `alpha_every` rounds each, and "
         "1e2 in all rounds after that.",
-        range="over 0, or paper",
+        range="above 0, or paper",
         source="Huang et al. 2021, Eq. 5 and 6; the schedule is from its Experiments, which end after 90 rounds",
     )
     alpha_every: int = about(
@@ -70,7 +70,7 @@ class MessagePassing(Method):
     sharpness: float = about(
         1.0,
         "Where sigma is a word: how many times as sharp attention is as that word makes it.",
-        range="over 0",
+        range="above 0",
         source="ours; measured on the digits in docs/methods.md",
     )
 
@@ -90,9 +90,9 @@ class MessagePassing(Method):
         """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and the like."""
 
     def check_sigma(self, sigma: float | str, words: Collection[str], *, finite: bool) -> None:
-        """Raise unless sigma is a number over 0 or one of the words, and sharpness goes with a word."""
+        """Raise unless sigma is a number above 0 or one of the words, and sharpness goes with a word."""
         if isinstance(sigma, str) and sigma not in words:
-            raise UserError(f"sigma is {sigma!r}; expected a number over 0 or {' or '.join(map(repr, words))}")
+            raise UserError(f"sigma is {sigma!r}; expected a number above 0 or {' or '.join(map(repr, words))}")
         if not isinstance(sigma, str):
             checks.positive("sigma", sigma, finite=finite)
             if self.sharpness != 1:

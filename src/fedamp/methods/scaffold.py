@@ -36,7 +36,7 @@ class Scaffold(Method):
     global_step: float = about(
         1.0,
         "How far the server steps towards the mean of the clients' models: 1 goes all the way.",
-        range="over 0",
+        range="above 0",
         source="Karimireddy et al. 2020, Algorithm 1, eta_g; 1 is from Huang et al. 2021, Experiments",
     )
 

@@ -24,7 +24,7 @@ class Attention(ABC):
         1.0,
         "Distance at which attention fades.",
         unit="squared distance between two models",
-        range="over 0",
+        range="above 0",
         source="Huang et al. 2021, Definition 1 and the examples after it; tuned there for each data set and setting",
     )
 
@@ -70,7 +70,7 @@ class TamedSquareRoot(Attention):
         1.0,
         "Distance from which A is no longer a parabola of the distance but a straight line.",
         unit="distance between two models",
-        range="over 0",
+        range="above 0",
         source="Huang et al. 2021, the examples after Definition 1",
     )
 
@@ -96,14 +96,14 @@ class _Clipped(Attention):
     theta: float = about(
         3.7,
         "Where attention ends: at a squared distance of theta sigma.",
-        range="over 2",
+        range="above 2",
         source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not checks.is_number(self.theta) or not 2 < self.theta < float("inf"):
-            raise UserError(f"theta is {self.theta!r}; expected a finite number over 2")
+            raise UserError(f"theta is {self.theta!r}; expected a finite number above 2")
 
 
 @dataclass(frozen=True)
