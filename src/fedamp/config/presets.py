@@ -8,7 +8,7 @@ What it does not give is settled here by one rule for all data sets: 50 clients 
 five groups of ten, the groups' dominating classes partition the labels in order, 80 % of a client's samples are from
 them, and clients of the first three groups have twice the samples of the others; 100 test samples a client, no shared
 training samples. The number of samples follows from what training alone reaches: the sizes below are those at which
-Separate comes near the paper's figure, in trials of four or five rounds with 20 clients and another seed (found, paper):
+Separate comes near the paper's figure, in trials of 4 or 5 rounds with 20 clients and another seed (found, paper):
 
     practical     MNIST 100 (50) 85.7, 86.30   FMNIST 200 (100) 86.8, 86.73
     iid           FMNIST 500 80.9, 81.66       EMNIST 150 56.0, 54.41

@@ -75,7 +75,7 @@ def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets as tensors on the CPU: inputs in the default float type, or whole numbers as they are."""
+    """Return inputs and targets as tensors on the CPU: inputs in the default float type, whole numbers as they are."""
     inputs, targets = _tensor(f"the inputs of {whose}", x), _tensor(f"the targets of {whose}", y)
     if not inputs.ndim or len(inputs) == 0:
         raise UserError(

@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates that take out the drift of each client's local steps.
+"""SCAFFOLD: control variates that remove the drift of each client's local steps.
 
 Symbols: x the global model, y_i the client's, c_i and c their controls, K_i the client's own steps.
 Source: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,

@@ -37,7 +37,7 @@ class Finding:
 
 
 def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
-    """Yield one finding after the other; what can't be checked because of an earlier fault is left out."""
+    """Yield one finding after another; what can't be checked because of an earlier fault is left out."""
     complete = _try("bundle", lambda: _bundle(bundle))
     yield complete
     if complete.fault:

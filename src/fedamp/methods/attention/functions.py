@@ -1,6 +1,6 @@
 """Attention-inducing functions, by name: A and its derivative A'.
 
-Symbols: t = |w_i - w_j|^2, the squared distance of two models; sigma and theta the functions' parameters. Source:
+Symbols: t = |w_i - w_j|^2, the squared distance between two models; sigma and theta the functions' parameters. Source:
 Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021 (the paper), Definition 1.
 """
 
@@ -42,7 +42,7 @@ class Attention(ABC):
 
     @abstractmethod
     def derivative(self, t: Tensor) -> Tensor:
-        """Return A'(t) of squared distances, elementwise: how much two models at this distance help."""
+        """Return A'(t) of squared distances, elementwise: how much two models at this distance help each other."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class NegativeExponential(Attention):
 class TamedSquareRoot(Attention):
     """A(t) = t/(2 sigma) up to t = sigma^2, then sqrt(t) - sigma/2: Huber's function of the distance.
 
-    The only one of the four for which A(|x|^2) is convex, which Theorem 1 asks for. Its sigma is a distance,
+    The only one of the four for which A(|x|^2) is convex, which Theorem 1 requires. Its sigma is a distance,
     not a squared one.
     """
 
@@ -97,7 +97,7 @@ class _Clipped(Attention):
         3.7,
         "Where attention ends: at a squared distance of theta sigma.",
         range="above 2",
-        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
+        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, use for SCAD",
     )
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ ATTENTION: dict[str, type[Attention]] = {
 
 
 def make_attention(name: str, sigma: float, theta: float) -> Attention:
-    """Return an attention function by its name; theta is for MCP and SCAD alone."""
+    """Return an attention function by its name; theta is only for MCP and SCAD."""
     checks.one_of("attention", name, ATTENTION)
     kind = ATTENTION[name]
     return kind(sigma, theta) if issubclass(kind, _Clipped) else kind(sigma)
