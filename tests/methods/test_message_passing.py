@@ -292,7 +292,7 @@ def test_diagnostics_of_a_round():
         ({"alpha": "fast"}, "number above 0 or 'paper'"),
         ({"lam": -1.0}, "lam is -1.0"),
         ({"start": "v"}, "choose from u, w"),
-        ({"attention": "scad"}, "take form='gradient'"),
+        ({"attention": "scad"}, "use form='gradient'"),
         ({"form": "gradient", "self_weight": 0.5}, "leave it out"),
         ({"self_weight": "oracle"}, "true groups"),
         ({"strict": "yes"}, "true or false"),

@@ -74,7 +74,7 @@ def test_what_is_a_methods_own_does_not_part_it_from_the_others_and_is_told(tmp_
     assert rows[1].worse_off == 0
     assert rows[1].p is not None
     for text in (as_text(rows), as_markdown(rows).replace("\\", ""), write_report([tmp_path]).read_text()):
-        assert "Not trained alike, so a difference" in text
+        assert "Not trained in the same way, so a difference" in text
         assert word in text
 
 

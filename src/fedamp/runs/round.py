@@ -128,7 +128,7 @@ def _events(
         cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
     events = [text for words, bad in causes.items() for text in _with_cure(words, bad, cure, poisoned)]
     for cause in dict.fromkeys(why.cause for why in refused.values()):
-        words = f"the reply of client {{}} is refused, as if the client were absent: {cause}"
+        words = f"the reply of client {{}} is refused, and its sender counts as absent: {cause}"
         bad = [i for i, why in refused.items() if why.cause == cause]
         events += _with_cure(words, bad, f"{replies.CURE}; replies=any accepts every reply", poisoned)
     return events

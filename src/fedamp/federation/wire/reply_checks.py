@@ -49,7 +49,7 @@ def check_samples(count: object) -> int:
 def check_count_entry(reply: Message, samples: int) -> None:
     """Raise if a reply's own sample count, which weighs it, is not the one that was checked."""
     if "samples" in reply and float(reply["samples"].params) != samples:
-        raise RefusedError(f"it weights itself with {float(reply['samples'].params):g} samples but reports {samples}")
+        raise RefusedError(f"it weights itself by {float(reply['samples'].params):g} samples but reports {samples}")
 
 
 def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
