@@ -90,7 +90,7 @@ def federation_add(
     for each in names:
         say(f"for the operator of {each}: {folder / 'bundles' / each}.zip")
     if commands.status(folder)[0] is not None:
-        say("the server is up: stop it and start it again to let them in; it continues where it was")
+        say("the server is up: stop it and start it again to let them in; it continues where it left off")
 
 
 @federation_app.command("up")
@@ -99,7 +99,7 @@ def federation_up(
     host: Annotated[str, Flag(help="127.0.0.1, with nginx in front to let the silos in; or 0.0.0.0.")] = "127.0.0.1",
     port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` chose.")] = None,
 ) -> None:
-    """Run the server until the last round is done; stopped and started again, it continues where it was."""
+    """Run the server until the last round is done; stopped and started again, it continues where it left off."""
     needs_extra()
     from fedamp.federation.server import commands
 
@@ -132,7 +132,7 @@ def federation_status(folder: Folder) -> None:
 
 @federation_app.command("stop")
 def federation_stop(folder: Folder) -> None:
-    """Stop the server; started again, it continues where it was."""
+    """Stop the server; started again, it continues where it left off."""
     from fedamp.federation.server import commands
 
     say("stopped" if commands.stop(folder) else "the server is not up")

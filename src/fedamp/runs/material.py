@@ -119,7 +119,7 @@ def _silos(config: RunConfig) -> Material:
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
-    """Return silos' rows under an agreed schema, each with its share held out; at a silo, of its own alone."""
+    """Return silos' rows under an agreed schema, each with its share held out; a silo has only its own."""
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = clients.hold_out(config.held_out, config.seed, "test")
     facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))

@@ -38,9 +38,9 @@ class Setting(ABC):
         100, "How many samples each client is tested on.", unit="samples", range="1 or more", source=PAPER
     )
     share_samples: bool = about(
-        False, "Whether clients may have training samples in common where a class has too few.", source="ours"
+        False, "Whether clients may have training samples in common if a class has too few.", source="ours"
     )
-    size_parameter: ClassVar[str] = "samples"  # what to lower where a class has too few
+    size_parameter: ClassVar[str] = "samples"  # what to lower if a class has too few
 
     def __post_init__(self) -> None:
         for parameter in fields(self):

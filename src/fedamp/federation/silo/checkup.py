@@ -32,7 +32,7 @@ class Finding:
     """The result of one check."""
 
     what: str
-    fault: str = ""  # "" where all is well
+    fault: str = ""  # "" if all is well
     note: str = ""
 
 

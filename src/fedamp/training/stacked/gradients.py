@@ -1,4 +1,4 @@
-"""The gradients of n clients' losses, each at its own point: side by side where all layers are known, else by vmap."""
+"""The gradients of n clients' losses, each at its own point: side by side if all layers are known, else by vmap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local training of all clients at once: side by side where all layers of the module are known, else under vmap."""
+"""Local training of all clients at once: side by side if all layers of the module are known, else under vmap."""
 
 from __future__ import annotations
 
