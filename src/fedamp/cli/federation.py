@@ -39,7 +39,7 @@ def federation_init(
     port: Annotated[int, Flag(help="Port that the silos connect to.")] = 9092,
     name: Annotated[str | None, Flag(help="Name of the federation; by default the folder's.")] = None,
     code: Annotated[
-        Path | None, Flag(help="The file or folder with the code of a module:function, if not the module's own.")
+        Path | None, Flag(help="A module:function's code for the silos, file or folder; by default the module's own.")
     ] = None,
     config: Config = None,
     details: Annotated[list[str] | None, Flag("--set", help="A detail, say method.sigma=25; can be repeated.")] = None,

@@ -97,5 +97,5 @@ def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
         raise UserError(
             f"the models of {len(setup.clients)} clients do not fit into the device's memory "
-            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows how much. Use fewer clients, or --device cpu"
+            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows the sizes. Use fewer clients, or --device cpu"
         ) from None
