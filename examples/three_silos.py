@@ -30,7 +30,7 @@ print(f"best mean test accuracy: {result.bmta:.1f} %")
 for number, name in enumerate(result.facts.names):
     save_file(result.client_model(number).state_dict(), folder / f"{name}.safetensors")
 
-# Anywhere else, with torch and safetensors alone; the schema tells columns, labels and scaling.
+# Anywhere else, with torch and safetensors alone; the schema says which columns, labels and scaling.
 schema = result.schema
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 2))
 model.load_state_dict(load_file(folder / "hospital-c.safetensors"))

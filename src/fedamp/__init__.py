@@ -13,7 +13,7 @@ __all__ = ["Result", "__version__", "make_method", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `import fedamp` itself stays quick."""
+    """Import a name when it is first used, so that `import fedamp` itself stays quick."""
     if name == "run":
         from fedamp.runs.from_python import run
 

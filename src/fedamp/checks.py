@@ -1,4 +1,4 @@
-"""Checks of what a user gives: each error names the value, what was expected, and the choices."""
+"""Checks of a user's input: each error names the value, what was expected, and the choices."""
 
 import difflib
 import math
@@ -10,22 +10,22 @@ from fedamp.errors import UserError
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a number, Python's or numpy's; True and False are none."""
+    """Whether a value is a number, Python's or numpy's; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value is an int, Python's or numpy's; True and False are none."""
+    """Whether a value is an int, Python's or numpy's; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as Python's own: numpy's numbers as int, float and bool, arrays as lists, all that it holds too.
+    """Return a value in Python's own types: numpy's numbers as int, float and bool, arrays as lists, at any depth.
 
-    So a description is the same, and can be written as JSON, whichever way its numbers came about. What is neither
+    So a configuration is the same, and can be written as JSON, wherever its numbers came from. What is neither
     a number nor a container stays as it is.
     """
-    if hasattr(value, "tolist") and hasattr(value, "shape"):  # numpy's, known by its looks: this module stays light
+    if hasattr(value, "tolist") and hasattr(value, "shape"):  # numpy's, recognised without importing numpy
         return value.tolist()
     if is_whole(value):
         return int(value)
@@ -48,8 +48,8 @@ def one_of(what: str, value: object, choices: Collection[str]) -> None:
 
 
 def positive(what: str, value: object, *, finite: bool = True) -> None:
-    """Raise unless value > 0; infinity passes where `finite` is False."""
-    expected = "a finite number over 0" if finite else "a number over 0"
+    """Raise unless value > 0; infinity passes if `finite` is False."""
+    expected = "a finite number above 0" if finite else "a number above 0"
     if not is_number(value) or not value > 0:
         raise UserError(f"{what} is {value!r}; expected {expected}")
     if finite and math.isinf(value):
@@ -81,9 +81,9 @@ def truth(what: str, value: object) -> None:
 
 
 def positive_or(what: str, value: object, word: str, *, finite: bool = True) -> None:
-    """Raise unless value is a number over 0 or the word."""
+    """Raise unless value is a number above 0 or the word."""
     if value == word:
         return
     if isinstance(value, str):
-        raise UserError(f"{what} is {value!r}; expected a number over 0 or {word!r}")
+        raise UserError(f"{what} is {value!r}; expected a number above 0 or {word!r}")
     positive(what, value, finite=finite)

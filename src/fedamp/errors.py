@@ -1,4 +1,4 @@
-"""A user's mistake, told apart from our own."""
+"""A user's mistake, as opposed to one of ours."""
 
 
 class UserError(ValueError):

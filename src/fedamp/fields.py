@@ -1,4 +1,4 @@
-"""A dataclass field that carries its own explanation: what help texts, lists and docs say of it comes from here."""
+"""A dataclass field that carries its own explanation: what help texts, lists and docs say about it comes from here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _KEY = "fedamp"
 
 @dataclass(frozen=True)
 class About:
-    """What there is to know of a field besides its type and its default."""
+    """What there is to know about a field besides its type and its default."""
 
     meaning: str  # one sentence for people
-    unit: str = ""  # of its value, where it has one
+    unit: str = ""  # of its value, if it has one
     range: str = ""  # which values it may have, in words
     source: str = ""  # where the field or its default comes from: an equation, a table, a measurement
-    choices: Sequence[str] = ()  # all values, where they are few words
-    group: str = ""  # heading that it stands under, where there are many
+    choices: Sequence[str] = ()  # all values, if they are a few words
+    group: str = ""  # the heading that it is listed under
 
 
 def about(
@@ -44,12 +44,12 @@ def about(
 
 
 def explained(thing: Any) -> dict[str, About]:
-    """Return the explanations of a dataclass's fields, by name; of those that have one."""
+    """Return the explanations of those fields of a dataclass that have one, by name."""
     return {each.name: each.metadata[_KEY] for each in fields(thing) if _KEY in each.metadata}
 
 
 def default_of(each: Field[Any]) -> Any:
-    """Return a field's default value, made anew where it is made by a function."""
+    """Return a field's default value; if a function makes it, a new one."""
     if each.default is not MISSING:
         return each.default
     return each.default_factory() if each.default_factory is not MISSING else MISSING

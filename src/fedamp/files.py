@@ -38,13 +38,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object, or None where the file is not there."""
+    """Return a JSON object, or None if there is no such file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} can't be read as JSON ({error}); the folder is damaged, give another") from None
+        raise UserError(f"{path} can't be read as JSON ({error}); the folder is damaged; give another") from None
     if not isinstance(value, dict):
-        raise UserError(f"{path} holds a {type(value).__name__}, not an object; the folder is damaged, give another")
+        raise UserError(f"{path} holds a {type(value).__name__}, not an object; the folder is damaged; give another")
     return value

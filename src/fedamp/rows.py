@@ -24,7 +24,7 @@ def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
 
 
 def mix(weights: Tensor, rows: Tensor) -> Tensor:
-    """Return weights @ rows, `(n, m) @ (m, d)`, summed in float64 and given back in the rows' dtype.
+    """Return weights @ rows, `(n, m) @ (m, d)`, summed in float64 and returned in the rows' dtype.
 
     Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows exactly that row.
     """
@@ -92,7 +92,7 @@ class Rows:
 
 
 def _pick(rows: Tensor, index: Tensor | slice) -> Tensor:
-    """Return some rows; of one row that is seen many times, the same row, still without a copy."""
+    """Return some rows; if they are one row repeated, that row repeated, still without a copy."""
     if isinstance(index, slice) or len(rows) < 2 or rows.stride(0) != 0:
         return rows[index]
     count = int(index.sum()) if index.dtype == torch.bool else len(index)
@@ -100,7 +100,7 @@ def _pick(rows: Tensor, index: Tensor | slice) -> Tensor:
 
 
 Message = Mapping[str, Rows]
-"""What travels in one direction: a row a client under each name."""
+"""What travels in one direction: one row per client under each name."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class State:
     """
 
     num_clients: int
-    rows: Mapping[str, Rows] = field(default_factory=dict)  # one row a client
+    rows: Mapping[str, Rows] = field(default_factory=dict)  # one row per client
     pairs: Mapping[str, Tensor] = field(default_factory=dict)  # (m, m), clients on both axes
     shared: Mapping[str, Rows] = field(default_factory=dict)  # height one: belongs to no client
 

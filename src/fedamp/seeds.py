@@ -1,4 +1,4 @@
-"""Random numbers from coordinates: (seed, purpose, client, round) names a stream, whoever asks and whenever.
+"""Random numbers from coordinates: (seed, purpose, client, round) names a stream, whoever asks for it and whenever.
 
 So a resumed run draws what an uninterrupted one draws, a client's batches do not depend on its neighbours,
 and no random state is ever saved.
@@ -24,5 +24,5 @@ def generator(seed: int, purpose: str, *coordinates: int) -> np.random.Generator
 
 
 def number(seed: int, purpose: str, *coordinates: int) -> int:
-    """Return one whole number in [0, 2^63) for code that wants a seed instead of a stream."""
+    """Return one whole number in [0, 2^63) for code that needs a seed instead of a stream."""
     return int(_sequence(seed, purpose, *coordinates).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -53,7 +53,7 @@ def test_a_small_data_set_is_fine():
         ({"train_pool": torch.tensor([True, False])}, "train_pool of small .* torch.bool; expected"),
         ({"train_pool": torch.tensor([[0]])}, r"train_pool of small has shape \(1, 1\)"),
         ({"train_pool": torch.tensor([], dtype=torch.int64)}, "train_pool of small is empty"),
-        ({"scale": 0.0}, "scale of small is 0.0; expected a finite number over 0"),
+        ({"scale": 0.0}, "scale of small is 0.0; expected a finite number above 0"),
         ({"scale": (1.0, -1.0, 1.0)}, r"scale of small is \(1.0, -1.0, 1.0\); expected"),
         ({"shift": float("nan")}, "shift of small is nan; expected a finite number, or"),
         ({"shift": (0.0, 1.0)}, "shift of small has 2 numbers; expected one for each of 3 channels"),

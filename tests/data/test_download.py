@@ -322,7 +322,7 @@ def test_a_link_is_not_followed(tmp_path, server, packed):
 
 
 def test_an_archive_that_is_too_long(tmp_path, server, packed):
-    fails(tmp_path, {"some": replace(packed["some"], limit=100)}, "it is longer than the 100 bytes that it may have")
+    fails(tmp_path, {"some": replace(packed["some"], limit=100)}, "it is longer than the 100 bytes allowed")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, server, plain):

@@ -156,7 +156,7 @@ def test_make_setting():
         ("practical", {"groups": 2, "sizes": [100, 0]}, "sizes of group 1 is 0"),
         ("practical", {"groups": 2, "group_clients": 4}, "group_clients is 4, but groups is 2"),
         ("practical", {"groups": 2, "group_classes": [3, 0]}, "group_classes of group 1 is 0"),
-        ("dirichlet", {"beta": 0}, "beta is 0; expected a finite number over 0"),
+        ("dirichlet", {"beta": 0}, "beta is 0; expected a finite number above 0"),
         ("dirichlet", {"min_samples": 0}, "min_samples is 0"),
     ],
 )

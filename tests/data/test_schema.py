@@ -183,7 +183,7 @@ def test_differences_in_words():
     assert "columns only in the first: 'sex'" in schema_differences(a, c)
     assert "words of 'sex' only in the first: 'F', 'M'" in schema_differences(a, c)
     d = make_schema([silo([[1.0, 1.0]], [0.5], "c", ("v", "w"))])
-    assert schema_differences(c, d) == ["columns are in another order: 'w', 'v' and 'v', 'w'"]
+    assert schema_differences(c, d) == ["columns are in a different order: 'w', 'v' and 'v', 'w'"]
     e = make_schema([silo([[1.0, 1.0]], [0.5])])
     assert "one has columns and the other has none" in schema_differences(a, e)
 

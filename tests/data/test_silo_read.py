@@ -69,11 +69,11 @@ FOLDERS = {
     ),
     "parts of other shapes": (
         {"a/1.npz": arrays([[1.0]], [1]), "a/2.npz": arrays([[1.0, 2.0]], [1])},
-        r"shape \(2,\) and not \(1,\)",
+        r"shape \(2,\), not \(1,\)",
     ),
     "parts of bytes and numbers": (
         {"a/1.npz": arrays([[1.0]], [1]), "a/2.npz": arrays(np.ones((1, 1), np.uint8), [1])},
-        "type uint8 and not float64",
+        "type uint8, not float64",
     ),
 }
 

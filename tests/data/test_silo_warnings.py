@@ -40,7 +40,7 @@ def test_how_many_numbers_are_many(different, rows, warned):
 def test_words_beside_numbers():
     assert class_warnings(["9", "10", "other"], 3) == []
     assert class_warnings(["inf", "9" * 400], 3) == []  # what a schema from elsewhere may hold
-    assert "beside 'n/a'" in class_warnings(["25.5", "346", "n/a"], 3)[0]
+    assert "besides 'n/a'" in class_warnings(["25.5", "346", "n/a"], 3)[0]
 
 
 def test_names_that_are_said_alike():

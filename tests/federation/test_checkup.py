@@ -52,7 +52,7 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
     code, out, err = fedamp_command("silo", "check", bundle, "--data", data, "--offline")
     assert code == 2
     assert "fault" in out
-    assert err == "fedamp: 1 fault(s): not ready yet\n"
+    assert err == "fedamp: 1 fault: not ready yet\n"
 
 
 def test_a_server_that_is_away_or_another_is_told(tmp_path):

@@ -59,7 +59,7 @@ def test_unknown_fields_are_ignored_and_missing_rules_have_their_defaults(folder
         ({"rules": []}, "rules is []; expected an object"),
         ({"silos": 3}, "silos is 3; expected a list"),
         ({"description": []}, "description is []; expected an object"),
-        ({"name": None}, "name is None; expected a text"),
+        ({"name": None}, "name is None; expected a string"),
         ({"rules__min_silos": "two"}, "rules.min_silos is 'two'; expected a whole number"),
         ({"rules__min_silos": True}, "rules.min_silos is True; expected a whole number"),
         ({"rules__min_silos": 2.5}, "rules.min_silos is 2.5; expected a whole number"),
@@ -85,7 +85,7 @@ def test_a_fault_of_the_servers_file_names_file_field_and_value(folder, fields, 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"server": 9092}, "server is 9092; expected a text"),
+        ({"server": 9092}, "server is 9092; expected a string"),
         ({"server": "fed.example.org"}, "server is 'fed.example.org'; expected host:port"),
         ({"number": -1}, "number of the silo is -1; expected a whole number of 0 or more"),
         ({"number": "1"}, "number is '1'; expected a whole number"),

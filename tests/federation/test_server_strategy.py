@@ -138,7 +138,7 @@ def test_a_weight_of_its_own_making_is_refused(tmp_path):
 
     data = write_silos(tmp_path / "data")
     Local(tmp_path, plan_of(data, "fedavg", rounds=2), data, tamper=changed(change)).serve()
-    assert "weighs itself with 1e+06 samples" in (tmp_path / "record" / "log.txt").read_text()
+    assert "weights itself by 1e+06 samples" in (tmp_path / "record" / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(

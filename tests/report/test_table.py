@@ -83,7 +83,7 @@ def test_parameters_tell_methods_apart(tmp_path):
         "fedamp (sigma=default, lr=default)",
         "fedamp (sigma=default, lr=0.1)",
     ]
-    with pytest.raises(ValueError, match="several hyperparameters; give 'fedamp"):
+    with pytest.raises(ValueError, match="several sets of hyperparameters; give 'fedamp"):
         table_of(tmp_path, "fedamp")
     assert table_of(tmp_path, "fedamp (sigma=25.0, lr=default)")["separate"].p_note == "all clients equal"
 
@@ -130,7 +130,7 @@ def test_a_run_without_a_round_is_a_row_of_dashes(tmp_path):
     row = table_of(tmp_path)["fedamp"]
     assert (row.best, row.seeds, row.unfinished) == (None, [], True)
     assert "fedamp*" in as_text([row])
-    assert "No round was scored yet" in write_report([tmp_path]).read_text()
+    assert "No round has been scored yet" in write_report([tmp_path]).read_text()
 
 
 def test_a_seed_counts_once(tmp_path):

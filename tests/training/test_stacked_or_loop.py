@@ -73,7 +73,7 @@ def test_the_rule_of_auto(monkeypatch):
     monkeypatch.setattr(stacked_or_loop, "STACKED_ON_CPU", 1000)
     assert chosen(mlp(), "auto").engine == "stacked"
     monkeypatch.setattr(stacked_or_loop, "STACKED_WORK", (6 * 7 + 7 * 3) * 4 - 1)  # a minibatch of 4 takes one more
-    assert "252 multiply-adds a step" in chosen(mlp(), "auto").why
+    assert "252 multiply-adds per step" in chosen(mlp(), "auto").why
 
 
 def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):

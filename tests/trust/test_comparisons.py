@@ -74,7 +74,7 @@ def test_what_is_a_methods_own_does_not_part_it_from_the_others_and_is_told(tmp_
     assert rows[1].worse_off == 0
     assert rows[1].p is not None
     for text in (as_text(rows), as_markdown(rows).replace("\\", ""), write_report([tmp_path]).read_text()):
-        assert "Not trained alike, so a difference" in text
+        assert "Not trained in the same way, so a difference" in text
         assert word in text
 
 
@@ -211,7 +211,7 @@ def test_what_has_begun_stays_as_it_is(fedamp_command, monkeypatch):
     before = Path("here/separate-seed0/result.json").read_text()
     code, _, err = fedamp_command(*given, "--absent", "0.5")
     assert code == 2
-    assert "of separate-seed0, absent is 0.0 there and 0.5 here" in err
+    assert "for separate-seed0, absent is 0.0 there and 0.5 here" in err
     # FedAMP has not begun: it alone may be planned anew.
     code, _, err = fedamp_command(*given, "--set", "method.sigma=7")
     assert code == 0, err

@@ -345,7 +345,7 @@ def test_the_robustness_table_is_measured_without_the_check():
 
 def test_of_a_poisoned_client_it_is_told_that_it_is_meant():
     (warning,) = fedamp.run(method="fedamp", poisoned=LIARS, **QUICK).warnings
-    assert "the reply of client 0, 4, 7 is refused, and counts as absent" in warning
+    assert "the reply of client 0, 4, 7 is refused, and its sender counts as absent" in warning
     assert "poisoned on purpose" in warning
     assert "learning rate" not in warning
 

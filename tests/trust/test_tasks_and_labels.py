@@ -117,7 +117,7 @@ def test_whole_numbers_that_are_nearly_all_different_are_a_guess(fedamp_command)
 def test_a_word_among_amounts_is_warned_of(fedamp_command):
     write_csv("silos", lambda silo, row: f"{amounts(silo)[row]}.5" if row else "gone")
     warnings = run_as_json(fedamp_command, "--data", "silos", "--label", "y")["warnings"]
-    assert any("beside 'gone': taken as classes; for amounts correct those words" in warning for warning in warnings)
+    assert any("besides 'gone': taken as classes; for amounts correct those words" in warning for warning in warnings)
 
 
 def test_missing_labels_are_warned_of(fedamp_command):

@@ -8,7 +8,7 @@ from fedamp.data.partition import make_setting
 
 
 def net() -> nn.Module:
-    torch.manual_seed(0)  # every client and the server begin at the same model
+    torch.manual_seed(0)  # every client and the server start from the same model
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 

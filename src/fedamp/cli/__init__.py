@@ -1,4 +1,4 @@
 """The command line: a file for each subcommand, and what they share (flags, choices, terminal).
 
-They parse, call and print; the work is done in the other rooms.
+They parse, call and print; the other packages do the work.
 """

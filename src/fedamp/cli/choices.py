@@ -25,10 +25,10 @@ KINDS: dict[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a choice, in words; what is not known of it is empty."""
+    """One parameter of a choice, in words; what is unknown is empty."""
 
     name: str
-    default: str  # "?" where there is none
+    default: str  # "?" if there is none
     meaning: str = ""
     unit: str = ""
     range: str = ""
@@ -78,7 +78,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any, About]]:
 
 
 def _arguments(function: Callable[..., Any]) -> Iterator[tuple[str, Any, About]]:
-    """Yield the same of a function's arguments that have a default; `Annotated[..., About(...)]` explains one."""
+    """Yield the same for a function's arguments with a default; `Annotated[..., About(...)]` explains one."""
     hints = get_type_hints(function, include_extras=True)
     for each in inspect.signature(function).parameters.values():
         if each.default is not inspect.Parameter.empty:

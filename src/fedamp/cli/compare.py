@@ -26,7 +26,7 @@ def compare_command(
     context: typer.Context,
     methods: Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate always takes part.")] = "all",
     seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,
-    against: Annotated[str | None, Flag(help="The method that the others' p values are against.")] = None,
+    against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,
     grid: Annotated[list[str] | None, Flag(help="Values to choose from by validation, say method.sigma=1,10.")] = None,
     format: Annotated[str, Flag(help="How the table is printed: text, csv or markdown.")] = "text",
     preset: Preset = None,
@@ -37,7 +37,7 @@ def compare_command(
     config: Config = None,
     details: Details = None,
 ) -> None:
-    """Run several methods and seeds over one setting, and show who gains; the same command continues after a stop."""
+    """Run several methods and seeds over one setting and show who gains; if interrupted, the same command continues."""
     from fedamp import checks
     from fedamp.config.sources import configured
     from fedamp.runs import compare

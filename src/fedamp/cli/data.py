@@ -1,4 +1,4 @@
-"""`fedamp data`: where data sets are, what is there, how to get them, what silos agree on."""
+"""`fedamp data`: where data sets are, which of them you have, how to get them, and what silos agree on."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +11,14 @@ from fedamp.errors import UserError
 
 Flag = typer.Option
 data_app = typer.Typer(
-    help="Data sets: where they are, what is there, how to get them. Silos: what they agree on.", no_args_is_help=True
+    help="Data sets: which you have, how to get them. Silos: what they agree on.", no_args_is_help=True
 )
 DataDir = Annotated[Path | None, Flag(help="Where data sets are; by default $FEDAMP_DATA, else your cache folder.")]
 
 
 @data_app.command("status")
 def data_status(data_dir: DataDir = None) -> None:
-    """Show which data sets are there."""
+    """Show which data sets you have."""
     from fedamp.data.published.folder import data_dir as find_data_dir
     from fedamp.data.published.status import status
 
@@ -43,7 +43,7 @@ def data_fetch(name: Annotated[str, typer.Argument(help="Data set.")], data_dir:
 
 @data_app.command("check")
 def data_check(
-    name: Annotated[str | None, typer.Argument(help="Data set; by default every one that is there.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Data set; by default all that you have.")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Read every file of a data set and compare checksums."""

@@ -34,12 +34,12 @@ def federation_init(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="New folder to write to.")],
     silos: Annotated[str, Flag(help="Names of the silos, say hospital-a,hospital-b,hospital-c.")],
-    schema: Annotated[list[Path], Flag(help="Made by `fedamp data schema`; several, one for each silo, are merged.")],
+    schema: Annotated[list[Path], Flag(help="From `fedamp data schema`; give one for each silo to merge them.")],
     host: Annotated[list[str] | None, Flag(help="Name or address of the server; can be repeated.")] = None,
     port: Annotated[int, Flag(help="Port that the silos connect to.")] = 9092,
     name: Annotated[str | None, Flag(help="Name of the federation; by default the folder's.")] = None,
     code: Annotated[
-        Path | None, Flag(help="For a model module:function: file or folder to hand to the silos, if not its own.")
+        Path | None, Flag(help="A module:function's code for the silos, file or folder; by default the module's own.")
     ] = None,
     config: Config = None,
     details: Annotated[list[str] | None, Flag("--set", help="A detail, say method.sigma=25; can be repeated.")] = None,
@@ -79,7 +79,7 @@ def federation_init(
 def federation_add(
     folder: Folder, silos: Annotated[str, Flag(help="Names of the new silos, say hospital-d,hospital-e.")]
 ) -> None:
-    """Give a federation more silos."""
+    """Add silos to a federation."""
     needs_extra()
     from fedamp.federation import provision
     from fedamp.federation.server import commands
@@ -90,23 +90,23 @@ def federation_add(
     for each in names:
         say(f"for the operator of {each}: {folder / 'bundles' / each}.zip")
     if commands.status(folder)[0] is not None:
-        say("the server is up: stop it and start it again to let them in; it goes on where it was")
+        say("the server is up: stop it and start it again to let them in; it continues where it left off")
 
 
 @federation_app.command("up")
 def federation_up(
     folder: Folder,
-    host: Annotated[str, Flag(help="127.0.0.1, with nginx before it to let the silos in; or 0.0.0.0.")] = "127.0.0.1",
+    host: Annotated[str, Flag(help="127.0.0.1, with nginx in front to let the silos in; or 0.0.0.0.")] = "127.0.0.1",
     port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` chose.")] = None,
 ) -> None:
-    """Run the server until the last round is done; stopped and started again, it goes on where it was."""
+    """Run the server until the last round is done; stopped and started again, it continues where it left off."""
     needs_extra()
     from fedamp.federation.server import commands
 
     if host != commands.HERE:
         warn(
             "whoever reaches this port can start runs and register keys, not only the silos; "
-            "better leave --host as it is, and let the silos in through nginx (server/nginx.conf)"
+            "it is safer to leave --host as it is, and to let the silos in through nginx (server/nginx.conf)"
         )
     code = commands.up(folder, host, port, say)
     if code:
@@ -115,7 +115,7 @@ def federation_up(
 
 @federation_app.command("status")
 def federation_status(folder: Folder) -> None:
-    """Show whether the server is up, and who is in."""
+    """Show whether the server is up, and which silos are in."""
     from fedamp.federation.server import commands
 
     pid, said = commands.status(folder)
@@ -132,7 +132,7 @@ def federation_status(folder: Folder) -> None:
 
 @federation_app.command("stop")
 def federation_stop(folder: Folder) -> None:
-    """Stop the server; started again, it goes on where it was."""
+    """Stop the server; started again, it continues where it left off."""
     from fedamp.federation.server import commands
 
     say("stopped" if commands.stop(folder) else "the server is not up")
@@ -149,12 +149,12 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 
 @federation_app.command("try")
 def federation_try(
-    method: Annotated[str, Flag(help="One of the nine; `fedamp list methods`.")] = "fedamp",
+    method: Annotated[str, Flag(help="One of the nine methods (`fedamp list methods`).")] = "fedamp",
     rounds: Annotated[int, Flag(help="Communication rounds.")] = 3,
-    dir: Annotated[Path | None, Flag(help="New folder to work in; it stays.")] = None,
-    keep: Annotated[bool, Flag("--keep", help="Keep the folder, also where none was given.")] = False,
+    dir: Annotated[Path | None, Flag(help="New folder to work in; it is kept.")] = None,
+    keep: Annotated[bool, Flag("--keep", help="Keep the folder even without --dir.")] = False,
 ) -> None:
-    """Show the whole thing on this machine: a server and three silos with digits, with certificates and keys."""
+    """Try a whole federation on this machine: a server and three silos with digits, certificates and keys."""
     needs_extra()
     from fedamp.federation import demo
 

@@ -1,4 +1,4 @@
-"""Flags from the fields of a run's configuration: name, type, default, choices and help text stand there, once."""
+"""Flags from the fields of a run's configuration: name, type, default, choices and help text are given there, once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typer.core import TyperCommand, TyperOption
 from fedamp.config import Named, RunConfig
 from fedamp.fields import default_of, explained
 
-WIDEST = 20  # letters of a list of choices that stands in the place of a flag's type
+WIDEST = 20  # letters that a list of choices may have to be shown in place of a flag's type
 KEPT = "flags"  # where a command's context keeps the flags that were given
 
 
 def takes_fields(names: Mapping[type, Collection[str]]) -> type[TyperCommand]:
-    """Return a kind of command that has a flag for each of these fields of dataclasses, besides its own.
+    """Return a kind of command that has a flag for each of these fields of dataclasses, in addition to its own.
 
-    The command's function gets them by `given_flags`.
+    The command's function gets them from `given_flags`.
     """
 
     class FieldsCommand(TyperCommand):
@@ -78,7 +78,7 @@ def _kind(hint: Any) -> type:
 
 
 def _keep(context: typer.Context, option: Any, value: Any) -> Any:
-    """Note a flag that was given; the default of one that was not is the configuration's own affair."""
+    """Note a flag that was given; the configuration itself has the default of one that was not."""
     source = context.get_parameter_source(option.name)
     if source is not None and source.name == "COMMANDLINE":
         context.meta.setdefault(KEPT, {})[option.name] = value

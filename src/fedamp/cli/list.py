@@ -11,7 +11,7 @@ from fedamp.cli.terminal import out
 
 def list_command(
     kind: Annotated[str, typer.Argument(help="methods, data, settings, models, attention or presets.")],
-    name: Annotated[str | None, typer.Argument(help="One of them: its parameters are explained.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One of them, to explain its parameters.")] = None,
 ) -> None:
     """Show what there is to choose from, with parameters and defaults; or explain one choice."""
     from fedamp.cli.choices import KINDS, entries

@@ -20,7 +20,7 @@ Render = Callable[[Sequence["Row"]], str]
 def report_command(
     folders: Annotated[list[Path], typer.Argument(help="Runs or comparisons.")],
     out: Annotated[Path | None, Flag(help="File to write; by default report.html in the first folder.")] = None,
-    against: Annotated[str | None, Flag(help="The method that the others' p values are against.")] = None,
+    against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,
     format: Annotated[str | None, Flag(help="Print the table instead: text, csv or markdown.")] = None,
 ) -> None:
     """Write one page that opens offline: the table, the curves, who listens to whom; or print the table."""

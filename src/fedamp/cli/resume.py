@@ -1,4 +1,4 @@
-"""`fedamp resume`: go on with a run or a comparison that was interrupted."""
+"""`fedamp resume`: continue a run or a comparison that was interrupted."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ def resume_command(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run or a comparison that was interrupted; it ends as if it never had been."""
+    """Continue a run or a comparison that was interrupted; the result is the same as without the interruption."""
     from fedamp.records.reading import read_run
     from fedamp.runs import compare
 

@@ -13,7 +13,7 @@ from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, 
 from fedamp.config import RunConfig
 
 Flag = typer.Option
-DataDir = Annotated[Path | None, Flag(help="Where data sets lie; else $FEDAMP_DATA, else your cache folder.")]
+DataDir = Annotated[Path | None, Flag(help="Where data sets are; by default $FEDAMP_DATA, else your cache folder.")]
 Preset = Annotated[str | None, Flag(help="An experiment of the paper, say paper/emnist-practical.")]
 Config = Annotated[Path | None, Flag(help="TOML file with settings; flags win over it.")]
 Details = Annotated[
@@ -67,7 +67,7 @@ def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
 
 
 def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
-    """Run a configuration, or show the result if this run, of these data and this model, is finished already."""
+    """Run a configuration, or show the result if this run, with these data and this model, is already finished."""
     from fedamp.records.folder import RunFolder
     from fedamp.runs.identity import inputs_of, slug
     from fedamp.runs.loop import play

@@ -19,9 +19,9 @@ silo_app = typer.Typer(help="A federation over real machines: a silo's side.", n
 def silo_check(
     bundle: Bundle,
     data: Data,
-    offline: Annotated[bool, Flag("--offline", help="Leave the server out.")] = False,
+    offline: Annotated[bool, Flag("--offline", help="Don't contact the server.")] = False,
 ) -> None:
-    """Check all that can be checked before going online."""
+    """Check everything that can be checked before going online."""
     needs_extra()
     from fedamp.federation.silo import checkup
 
@@ -32,7 +32,7 @@ def silo_check(
         print(finding.fault or finding.note, flush=True)
         faults += bool(finding.fault)
     if faults:
-        fail(f"{faults} fault(s): not ready yet")
+        fail(f"{'1 fault' if faults == 1 else f'{faults} faults'}: not ready yet")
 
 
 @silo_app.command("up")

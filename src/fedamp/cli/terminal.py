@@ -24,7 +24,7 @@ err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 class Bar:
-    """A progress bar with the time left and the current mean score; nothing where stdout is not a terminal."""
+    """A progress bar with the time left and the current mean score; nothing is shown if stdout is not a terminal."""
 
     def __init__(self, rounds: int, name: str, scored: str, poisoned: Collection[int] = ()) -> None:
         self.scored, self.poisoned = scored, poisoned
@@ -73,7 +73,7 @@ class Bars:
 
 
 def progress() -> Progress:
-    """Return a display with bars, counts, the current score and the time left; quiet where stdout is not a terminal."""
+    """Return a display with bars, counts, the current score and the time left; quiet if stdout is not a terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -89,8 +89,8 @@ def progress() -> Progress:
 
 
 def mean_of(line: Mapping[str, Any], entry: str, poisoned: Collection[int] = ()) -> str:
-    """Return the mean score of a round over the clients that count, in words; nothing where it was not scored."""
-    from fedamp.records.summaries import line_mean  # numpy comes with it, which a quick command does not wait for
+    """Return the mean score of a round over the clients that count, in words; "" if it was not scored."""
+    from fedamp.records.summaries import line_mean  # it loads numpy, which a quick command should not wait for
 
     found = line_mean(line, entry, poisoned)
     if found is None:
@@ -154,13 +154,14 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Print a line as it is, at once, also where it goes to a file."""
+    """Print a line as it is, at once, even if it goes to a file."""
     print(text, flush=True)
 
 
 def needs_extra() -> None:
-    """Refuse to go on where the packages of a federation are not installed."""
+    """Raise if the packages of a federation are not installed."""
     from importlib.util import find_spec
 
     if missing := [name for name in ("flwr", "cryptography") if find_spec(name) is None]:
-        raise UserError(f"{' and '.join(missing)} is not installed; install it: pip install 'fedamp[federation]'")
+        verb = "is" if len(missing) == 1 else "are"
+        raise UserError(f"{' and '.join(missing)} {verb} not installed; run: pip install 'fedamp[federation]'")

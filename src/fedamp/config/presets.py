@@ -4,22 +4,22 @@ What the paper gives: models, batch 100, 10 local epochs, Adam at 1e-3 and 90 ro
 and 600 rounds), FedProx mu 1e-2, lambda 1 and the schedule of alpha, xi_ii = 1/(N_i + 1), and EMNIST's practical
 setting in full.
 
-What it does not give, and one rule settles here for all data sets: 50 clients (EMNIST: 62); in the practical setting
+What it does not give is settled here by one rule for all data sets: 50 clients (EMNIST: 62); in the practical setting
 five groups of ten, the groups' dominating classes partition the labels in order, 80 % of a client's samples are from
 them, and clients of the first three groups have twice the samples of the others; 100 test samples a client, no shared
-training samples. How many samples: what training alone reaches tells it. The sizes below are those at which Separate
-comes near the paper's figure, in trials of four or five rounds with 20 clients and another seed (found, paper):
+training samples. The number of samples follows from what training alone reaches: the sizes below are those at which
+Separate comes near the paper's figure, in trials of 4 or 5 rounds with 20 clients and another seed (found, paper):
 
     practical     MNIST 100 (50) 85.7, 86.30   FMNIST 200 (100) 86.8, 86.73
     iid           FMNIST 500 80.9, 81.66       EMNIST 150 56.0, 54.41
     pathological  MNIST 100 98.7, 98.73        FMNIST 200 97.3, 97.67        EMNIST 300 98.8, 99.15
 
-MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess, and so has
+MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess, and so does
 CIFAR100 (practical: 1000 (500)). The self weight is the oracle's only in the practical setting, where there are groups;
 elsewhere it is uniform.
 
-EMNIST is often at hand as its test split alone, in which some classes are too small for all: its clients may share
-training samples, and the record tells how many do. sigma and APFL's mixture, in the practical setting of the MNIST
+Often only the test split of EMNIST is at hand, in which some classes are too small for all: its clients may share
+training samples, and the record says how many do. sigma and APFL's mixture, in the practical setting of the MNIST
 family: what validation chose for the clients' own models (docs/reproduction.md). Elsewhere the median of the distances,
 and 0.5, which is not tuned.
 """
@@ -48,7 +48,7 @@ _MIXTURE = {"mnist": 0.9, "fmnist": 0.1, "emnist": 0.1}
 
 
 def preset(name: str, method: str) -> dict[str, Any]:
-    """Return the settings of a run, as `Description` takes them, for a method in one of the paper's experiments."""
+    """Return the settings of a run, as `RunConfig` takes them, for a method in one of the paper's experiments."""
     checks.one_of("preset", name, PRESETS)
     data, setting = name.removeprefix("paper/").split("-")
     return {

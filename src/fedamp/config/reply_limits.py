@@ -15,16 +15,16 @@ MOVES = "ours: between what honest clients and ten-fold flips were seen to do, s
 class ReplyLimits:
     """How far a reply may be off, in medians over the clients.
 
-    `move_factor` was chosen between two things that were measured (benchmarks/moves.py), in usual moves, of moves that
-    are not free. The longest of an honest client was 3: with a hundred times as many samples as the others, under
-    SCAFFOLD. (One whose inputs were ten times as large as the others' came to 6; it should hear of it.) The shortest
+    `move_factor` lies between two measured values (benchmarks/moves.py), in multiples of the usual move, among moves
+    that are not free. The longest of an honest client was 3: with a hundred times as many samples as the others, under
+    SCAFFOLD. (One whose inputs were ten times as large as the others' reached 6; it should be warned.) The shortest
     of a ten-fold flip, by the third of the clients that move least, was 5.7 among clients of similar size, and 4.8 by
     clients of 20 samples among clients of 2000, at the methods' own learning rates.
     """
 
     move_factor: float = about(
         4.0,
-        "How many times as far as the median a reply may lie from what was sent.",
+        "How many times as far as the median a reply may be from what was sent.",
         range="above 0",
         source=MOVES,
         group=REPLIES,

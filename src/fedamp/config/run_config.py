@@ -1,4 +1,4 @@
-"""The configuration of a run: everything that its result depends on besides data and code, in words and numbers."""
+"""The configuration of a run: everything that its result depends on apart from data and code, in words and numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WHAT, TRAINING, SILOS, FAULTS, MACHINE = (
     "What may go wrong",
     "How it is computed",
 )
-"""The headings that help texts have."""
+"""The headings of help texts."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ class RunConfig:
     replies: str = about(
         "auto",
         "Which replies are accepted: those that a federation would accept (checked), or any that is finite; "
-        "auto checks where some clients are poisoned.",
+        "auto checks if some clients are poisoned.",
         choices=("auto", "checked", "any"),
         group=FAULTS,
     )
     init: str = about(
-        "common", "First models: one for all clients, or each its own.", choices=("common", "own"), group=WHAT
+        "common", "First models: the same for all clients, or one for each.", choices=("common", "own"), group=WHAT
     )
     absent: float = about(
-        0.0, "Probability that a client misses a round; at least one always comes.", range="0 to 1", group=FAULTS
+        0.0, "Probability that a client misses a round; at least one always takes part.", range="0 to 1", group=FAULTS
     )
     validation: float = about(
         0.0, "Share of each client's training samples held out for validation.", range="0 to 1", group=TRAINING
@@ -118,7 +118,7 @@ class RunConfig:
         choices=("auto", "stacked", "loop"),
         group=MACHINE,
     )
-    device: str = about("auto", "cpu, cuda, or cuda:1 and so on; auto takes a GPU if there is one.", group=MACHINE)
+    device: str = about("auto", "cpu, cuda, or cuda:1 and so on; auto uses a GPU if there is one.", group=MACHINE)
     precision: str = about(
         "auto",
         "Number format of training and scoring; auto is tf32 on a GPU and fp32 on a CPU.",
@@ -189,7 +189,7 @@ class RunConfig:
 
 
 def _numbers(what: str, value: object) -> tuple[int, ...] | None:
-    """Return clients' numbers as a tuple; one number, or words like "0,3", will do."""
+    """Return clients' numbers as a tuple; one number, or text like "0,3", is fine too."""
     if value is None:
         return None
     parts: Any = value.split(",") if isinstance(value, str) else [value] if checks.is_whole(value) else value
@@ -203,12 +203,12 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
 
 
 def is_folder(data: str) -> bool:
-    """Whether `data` names a folder with silos; a data set's name is the data set, and `./digits` the folder."""
+    """Whether `data` names a folder with silos; a data set's name means the data set, and `./digits` the folder."""
     if "/" in data or os.sep in data or data.startswith("."):
         return True
     if data == GIVEN or not Path(data).is_dir():
         return False
-    from fedamp.data import DATA  # only here, where both can be meant: it needs torch
+    from fedamp.data import DATA  # only here, where either may be meant: it needs torch
 
     return data not in DATA
 

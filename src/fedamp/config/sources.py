@@ -13,7 +13,7 @@ from fedamp.errors import UserError
 
 
 def configured(preset: str | None, file: Path | None, flags: Mapping[str, Any], overrides: Sequence[str]) -> RunConfig:
-    """Return the configuration that a preset, a TOML file, flags and `--set` stand for together."""
+    """Return the configuration that a preset, a TOML file, flags and `--set` give together."""
     given = read_toml(file) if file else {}
     method = flags.get("method") or Named.of(given.get("method", RunConfig.method)).name
     values = with_flags({**(presets.preset(preset, method) if preset else {}), **given}, flags)
@@ -31,7 +31,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def with_flags(values: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with flags in place of what a file says."""
+    """Return settings in which flags replace what a file says."""
     result = dict(values)
     for name, value in flags.items():
         if name in NAMED and name in result and Named.of(result[name]).name == value:
@@ -44,7 +44,7 @@ def with_flags(values: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str,
 
 
 def with_silos(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with what a folder of silos decides by itself: who the clients are, and their data."""
+    """Return settings with what a folder of silos decides: who the clients are, and their data."""
     data = values.get("data", "")
     if not (isinstance(data, str) and data and is_folder(data)):
         return dict(values)
@@ -58,7 +58,7 @@ def with_silos(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return settings with `method.sigma=25` and the like put into their places."""
+    """Return settings with details such as `method.sigma=25` put into their places."""
     result = dict(values)
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -76,7 +76,7 @@ def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[
 
 
 def with_model_code(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with a digest of the file that a model of one's own comes from."""
+    """Return settings with a digest of the file that a user's own model comes from."""
     spec = Named.of(values.get("model", RunConfig.model)).name
     if ":" not in spec:
         return dict(values)

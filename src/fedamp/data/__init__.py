@@ -2,7 +2,7 @@
 
 Data sets are known by name. `digits` comes with the package. The others are read from files that `fedamp data fetch`
 gets, or that you have (`published`). To add one, write a function that returns a `Dataset`, and give it a line in
-`DATA`; where it has published files, in `published.pictures.LOADERS` and `published.catalogue.SOURCES`.
+`DATA`; if it has published files, also in `published.pictures.LOADERS` and `published.catalogue.SOURCES`.
 """
 
 import functools
@@ -24,21 +24,21 @@ def _digits(folder: Path) -> Dataset:
     return load_digits()
 
 
-# Each takes the data set's own folder; digits has no need of it.
+# Each takes the data set's own folder; digits does not need it.
 DATA: dict[str, Callable[[Path], Dataset]] = {"digits": _digits, **LOADERS}
 
 
 def load_data(name: str, folder: Path | None = None) -> Dataset:
     """Return a data set by its name; a wrong name is an error that lists the right ones.
 
-    `folder` is where the data sets lie, each in a folder of its name; without it, `data_dir` says where.
+    `folder` holds the data sets, each in a folder named after it; by default it is `data_dir()`.
 
     >>> load_data("digits").input_shape
     (8, 8)
     """
     checks.one_of("data set", name, DATA)
     if name not in SOURCES:
-        return DATA[name](Path())  # it has no files, so that no folder need be known
+        return DATA[name](Path())  # it has no files, so no folder is needed
     return DATA[name](data_dir(folder) / name)
 
 

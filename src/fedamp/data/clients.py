@@ -19,7 +19,7 @@ class Clients:
     """The data of a stack of clients; in a silo, of one.
 
     `numbers` are the clients' coordinates, fixed when the federation is made: they seed a client's batches,
-    whoever else is here. Inputs may stay uint8: (x - shift) / scale is taken batch by batch, on the device.
+    whoever else is here. Inputs may stay uint8: (x - shift) / scale is computed batch by batch, on the device.
     """
 
     x: Tensor  # (N, ...)
@@ -28,7 +28,7 @@ class Clients:
     numbers: tuple[int, ...]  # (n,)
     test: Positions = ()  # n vectors, or none at all
     validation: Positions = ()
-    groups: tuple[int, ...] | None = None  # the true groups, where the setting has them
+    groups: tuple[int, ...] | None = None  # the true groups, if the setting has them
     shift: Tensor | None = None
     scale: Tensor | None = None
     copy_of: Tensor | None = None  # (N,) which sample of the pool each one is a copy of; None: there are no copies
@@ -57,7 +57,7 @@ class Clients:
                 raise UserError(f"client {number} has {len(x)} inputs and {len(y)} targets; expected one for each")
             if x.shape[1:] != pairs[0][0].shape[1:]:
                 raise UserError(
-                    f"client {number} has inputs of shape {tuple(x.shape[1:])} and the first client of "
+                    f"client {number} has inputs of shape {tuple(x.shape[1:])} and the first client has "
                     f"{tuple(pairs[0][0].shape[1:])}; expected the same for all"
                 )
         ends = torch.tensor([len(x) for x, _ in pairs]).cumsum(0).tolist() if pairs else []
@@ -95,14 +95,14 @@ class Clients:
     def few(self) -> Tensor:
         """Return three training inputs of each of two clients, `(2, 3, ...)`, to try a model with.
 
-        Of a single client the first and the last; where there are fewer, some twice.
+        Of a single client, the first and the last ones; if there are fewer, some twice.
         """
         first, other = self.train[0], self.train[min(1, len(self) - 1)]
         three = torch.arange(3)
         return self.samples(torch.stack([first[three % len(first)], other[-1 - three % len(other)]]))[0]
 
     def to(self, device: torch.device) -> Clients:
-        """Return the same clients with all that is looked up in a step on the device."""
+        """Return the same clients with everything that a step looks up on the device."""
 
         def move(all_of_them: Positions) -> Positions:
             return tuple(positions.to(device) for positions in all_of_them)
@@ -122,13 +122,13 @@ class Clients:
     def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
         """Return clients that each keep a share of their training samples for `validation` or `test`.
 
-        What is held out for anyone leaves everyone's training: where clients share samples, a score on what another
-        client learned from would not be on unseen samples.
+        What is held out for one client is taken out of everyone's training: if clients share samples, a score on what
+        another client trained on would not be on unseen samples.
         """
         parameter = "held_out" if name == "test" else name
         checks.share(parameter, share)
         if name == "test" and not share:
-            raise UserError("held_out is 0, but without test samples nothing can be scored; expected a share over 0")
+            raise UserError("held_out is 0, but without test samples nothing can be scored; expected a share above 0")
         if not share:
             return self
         train, held = [], []
@@ -158,10 +158,10 @@ class Clients:
         return replace(self, train=tuple(train), validation=tuple(held))
 
     def with_label_noise(self, share: float, num_classes: int, seed: int, who: Sequence[int] | None = None) -> Clients:
-        """Return clients a share of whose training labels is wrong: another class, each as likely.
+        """Return clients that have a share of wrong training labels: another class, each equally likely.
 
-        On all clients, or on those with the given numbers. A wrong sample is a copy in the pool, so that nobody else
-        who holds it, and no test set, is touched.
+        It concerns all clients, or those with the given numbers. A wrong sample is a copy in the pool, so that nobody
+        else who holds it, and no test set, is affected.
         """
         checks.share("label_noise", share)
         for number in who or ():
@@ -196,7 +196,7 @@ class Clients:
         )
 
     def _originals(self, positions: Tensor) -> Tensor:
-        """Return the positions of the samples that these are copies of; a sample that is none is its own."""
+        """Return the positions of the samples that these are copies of; a sample that is not a copy is its own."""
         return positions if self.copy_of is None else self.copy_of[positions]
 
 

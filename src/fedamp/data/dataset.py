@@ -27,7 +27,7 @@ class Dataset:
     shift: float | tuple[float, ...]
     scale: float | tuple[float, ...]
     about: str  # one line: what it is and where it is from
-    note: str = ""  # what a run's record must say of it: how it differs from what is usual, and why
+    note: str = ""  # what a run's record must say about it: how it differs from what is usual, and why
 
     def __post_init__(self) -> None:
         checks.count(f"num_classes of {self.name}", self.num_classes)
@@ -87,7 +87,7 @@ class Dataset:
     def _check_numbers(self, what: str, value: float | tuple[float, ...], least: float) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if not all(checks.is_number(number) and least < number < math.inf for number in numbers):
-            kind = "finite number" if least < 0 else "finite number over 0"
+            kind = "finite number" if least < 0 else "finite number above 0"
             raise UserError(f"{what} of {self.name} is {value!r}; expected a {kind}, or a tuple of them")
         if isinstance(value, tuple) and len(value) != self.x.shape[1]:
             raise UserError(

@@ -29,8 +29,8 @@ def as_clients(
 ) -> Clients:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each.
 
-    Where no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that
-    give an array (`to_numpy`, as pandas' do).
+    If no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that
+    convert to an array (with `to_numpy`, as in pandas).
     """
     pairs = _listed(clients)
     for i, parts in enumerate(pairs):
@@ -60,7 +60,7 @@ def as_clients(
 def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """Return the clients as a list of their parts; anything but a list of (x, y) is an error that says what it is."""
     if isinstance(clients, Mapping):
-        raise UserError(f"clients is a {type(clients).__name__}; {EXPECTED}: list(clients.values()) is one")
+        raise UserError(f"clients is a {type(clients).__name__}; {EXPECTED}, such as list(clients.values())")
     if isinstance(clients, str) or not isinstance(clients, Iterable):
         raise UserError(f"clients is {brief(clients)}; expected a number of clients, or a list of (x, y), one for each")
     pairs = list(clients)
@@ -75,7 +75,7 @@ def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets as tensors on the CPU: inputs in the default float type, or whole as they are."""
+    """Return inputs and targets as tensors on the CPU: inputs in the default float type, whole numbers as they are."""
     inputs, targets = _tensor(f"the inputs of {whose}", x), _tensor(f"the targets of {whose}", y)
     if not inputs.ndim or len(inputs) == 0:
         raise UserError(
@@ -86,9 +86,9 @@ def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
     if targets.ndim != 1:
         raise UserError(
             f"the targets of {whose} have shape {tuple(targets.shape)}; expected one number per sample; "
-            "where each row has a 1 for its class (one-hot), give y.argmax(1)"
+            "if each row has a 1 for its class (one-hot), give y.argmax(1)"
         )
-    # Whole numbers stay: they are an Embedding's words. Bytes are pictures, and truths are 0 and 1.
+    # Whole numbers stay: they are indices into an Embedding. Bytes are pictures, and booleans become 0 and 1.
     if inputs.is_floating_point() or inputs.dtype in (torch.uint8, torch.bool):
         inputs = inputs.to(torch.get_default_dtype())
     kind = torch.promote_types(targets.dtype, torch.float32) if targets.is_floating_point() else torch.int64
@@ -118,7 +118,7 @@ def _tensor(what: str, part: Any) -> Tensor:
         if tensor.is_complex():
             raise UserError(f"{what} are complex; expected real numbers")
         return tensor
-    if np.ma.is_masked(array):  # what lies under a mask is not meant to be read
+    if np.ma.is_masked(array):  # what is masked is not meant to be read
         raise UserError(f"{what} have masked cells; fill them, or leave their samples out")
     array = np.asarray(array)
     if array.dtype.kind == "O":
@@ -153,7 +153,7 @@ def _numbers(what: str, array: Array, columns: Sequence[object]) -> Array:
 
 
 def _ordinary(what: str, array: Array) -> Array:
-    """Return an array that torch takes without a warning: of a type it has, in its order, and free to write to."""
+    """Return an array that torch takes without a warning: of a type it has, in native byte order, and writable."""
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         if array.size and array.max() > np.iinfo(np.int64).max:
             raise UserError(f"{what} have whole numbers beyond 64 bits; expected smaller ones, or floats")

@@ -22,7 +22,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import Flower only where it is asked for, and say how to get it."""
+    """Import Flower only when it is needed, and say how to get it."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

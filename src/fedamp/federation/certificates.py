@@ -38,7 +38,7 @@ def make_authority(name: str) -> tuple[bytes, bytes]:
 
 
 def make_server_certificate(authority: bytes, authority_key: bytes, hosts: Sequence[str]) -> tuple[bytes, bytes]:
-    """Return certificate and private key of a server that is reached under these names and addresses."""
+    """Return certificate and private key of a server that is reached by these names and addresses."""
     issuer = x509.load_pem_x509_certificate(authority)
     signer = serialization.load_pem_private_key(authority_key, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):

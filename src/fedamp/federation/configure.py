@@ -18,13 +18,13 @@ SIMULATED = (
     *("data", "setting", "clients", "schema"),
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
-"""What the silos themselves decide, or what nobody wants."""
+"""What the silos themselves decide, or what a federation has no use for."""
 
 
 def configured_for(
     name: str, silos: int, schema: Schema, file: Path | None, flags: Mapping[str, Any], overrides: Sequence[str]
 ) -> RunConfig:
-    """Return the configuration that a TOML file, flags and `--set` stand for, for silos under an agreed schema."""
+    """Return the configuration that a TOML file, flags and `--set` give, for silos under an agreed schema."""
     values = read_toml(file) if file else {}
     for key in SIMULATED:
         if key in values:

@@ -48,7 +48,7 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, sh
         if folder or keep:
             say(f"the record is in {federation / 'record'}; for a report, run: fedamp report {federation / 'record'}")
         else:
-            say("--keep keeps the folder, so that `fedamp report` can make a report of its record")
+            say("to keep the folder, so that `fedamp report` can make a report of its record, give --keep")
 
 
 def write_digits(folder: Path, seed: int = 0) -> list[Path]:

@@ -52,7 +52,7 @@ class Plan:
 
 
 def disagreement(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return in words what differs between two sides' agreements, "" where nothing does."""
+    """Return in words what differs between two sides' agreements, "" if nothing does."""
     return "; ".join(differences(there, here))
 
 

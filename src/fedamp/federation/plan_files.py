@@ -1,11 +1,11 @@
-"""The files that carry a plan between houses, read with every field checked.
+"""The files that carry a plan from one side to the other, read with every field checked.
 
 DIR/federation.json   on the server: the plan, its rules, and who is who
 DIR/schema.json       columns, labels and scaling
 BUNDLE/silo.json      in a silo: the plan, its own name and number, and the server's address; nothing about the others
 BUNDLE/schema.json    the same schema
 
-Types and missing fields are checked by pydantic, strictly: no text is taken for a number. Which values are allowed is
+Types and missing fields are checked by pydantic, strictly: no string is taken for a number. Which values are allowed is
 checked by `Rules`, `SiloConfig`, `Federation` and `RunConfig`, since they come from flags too.
 """
 
@@ -29,7 +29,7 @@ from fedamp.files import read_json, write_whole
 FEDERATION, SILO, SCHEMA = "federation.json", "silo.json", "schema.json"
 FORMAT = 1
 EXPECTED = {
-    "string_type": "a text",
+    "string_type": "a string",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",

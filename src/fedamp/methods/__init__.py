@@ -1,4 +1,4 @@
-"""The methods, by name. Each is one short file with both halves; adding one is a file and a line here."""
+"""The methods, by name. Each is one short file with both halves; adding one takes a file and a line here."""
 
 from dataclasses import fields
 from typing import Any

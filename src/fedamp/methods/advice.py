@@ -1,4 +1,4 @@
-"""Warnings about attentive message passing, where what runs is not what was meant."""
+"""Warnings about attentive message passing, for runs that are not what was intended."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -30,7 +30,7 @@ def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]
         events.append(
             f"alpha was lowered from {facts['alpha_asked']:g} to {facts['alpha']:g}, for all clients and for both "
             "equations: more would make a self weight negative. The pull to the cloud model, lam/alpha, is now "
-            f"{pull:g}. To get the alpha you set, lower it or raise sigma (now {facts['sigma']:g})"
+            f"{pull:g}. To keep alpha as you set it, set a lower one or raise sigma (now {facts['sigma']:g})"
         )
     if method.lam == 0 and method.start == "w":
         events.append(
@@ -44,6 +44,6 @@ def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]
         )
     elif len(xi) > 1 and bool((xi.diagonal() > ALONE).all()):
         events.append(
-            f"every client's self weight is over {ALONE}: this is Separate under another name. {method.cure()}"
+            f"every client's self weight is above {ALONE}: this is Separate under another name. {method.cure()}"
         )
     return events

@@ -75,7 +75,7 @@ class APFL(Method):
         return State(len(w), rows={"w": w, "v": w, "a": Rows.of(w.params.new_full((len(w), 1), self.mixture))})
 
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
-        """Move w from the global model, v from the client's own, and a where it is adaptive."""
+        """Move w from the global model, v from the client's own, and a if it is adaptive."""
         a = state.rows["a"].params
         adapted = {"eta": torch.full_like(a, local.lr)} if self.adaptive else {}
         rows = local.run({**state.rows, "w": message["w"]}, mixed_step, **adapted)

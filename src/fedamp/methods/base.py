@@ -57,7 +57,7 @@ class Local(Protocol):
     @overload
     def run(self, start: Mapping[str, Rows], direction: Directions, **context: Tensor) -> Mapping[str, Rows]: ...
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
-        """Return where the rows end that start at `start` and follow `direction`."""
+        """Return where the rows that start at `start` and follow `direction` end."""
 
 
 def descent(w: Tensor, grad: Grad) -> Tensor:
@@ -68,7 +68,7 @@ def descent(w: Tensor, grad: Grad) -> Tensor:
 def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
     """Return the gradient of F(w) + strength/2 |w - anchor|^2.
 
-    Where lr strength > 1 a step along it would overshoot. The engine knows this direction, and takes such a pull at the
+    If lr strength > 1, a step along it would overshoot. The engine knows this direction, and applies such a pull at the
     step's end instead: `optimizers.Pull`.
     """
     return torch.addcmul(grad(w), strength, w - anchor)
@@ -85,7 +85,7 @@ class Method(ABC):
     plain_sgd_only: ClassVar[bool] = False
     """Whether the method's own mathematics rests on plain SGD steps."""
     answers: ClassVar[Mapping[str, str]] = {}
-    """Which model of the message a model of the reply was trained from or near, where the two have different names."""
+    """Which model of the message a model of the reply was trained from or near, if the two have different names."""
     changes: ClassVar[Mapping[str, str]] = {}
     """Which entry of the reply is not a model but a change, and of which entry of the message."""
 
@@ -111,8 +111,8 @@ class Method(ABC):
 
     @abstractmethod
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
-        """Return what is scored after `client_update`: `own`, and `received` where the server sent a model."""
+        """Return what is scored after `client_update`: `own`, and `received` if the server sent a model."""
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return what the server can say of the last `server_send`; `events` is a list of warnings."""
+        """Return what the server can say about the last `server_send`; `events` is a list of warnings."""
         return {"events": []}

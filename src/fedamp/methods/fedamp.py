@@ -1,7 +1,7 @@
-"""FedAMP: who has similar models helps each other more, by the squared distance between them.
+"""FedAMP: clients with similar models help each other more, by the squared distance between them.
 
 Symbols: xi, alpha, sigma, theta, A' as in the paper: Huang et al., "Personalized Cross-Silo Federated Learning
-on Non-IID Data", AAAI 2021, Eq. 5. Both halves stand in `message_passing`; here is how xi comes about.
+on Non-IID Data", AAAI 2021, Eq. 5. Both halves are in `message_passing`; here is how xi is made.
 """
 
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ class FedAMP(MessagePassing):
     """xi from squared distances, in one of two forms.
 
     form="gradient" is Eq. 5 as printed, for any attention function; form="normalised" is a softmax over the others
-    beside a given self weight. What each field means stands with the field.
+    with a given self weight. Each field says what it means.
     """
 
     form: str = about(
         "normalised",
         "How weights come from distances: `gradient` is Eq. 5 as printed, xi_ij = alpha A'(|w_i - w_j|^2), and xi_ii "
-        "is the rest; `normalised` is a softmax over the others of -|w_i - w_j|^2/sigma, beside a given self weight.",
+        "is the rest; `normalised` is a softmax over the others of -|w_i - w_j|^2/sigma, with a given self weight.",
         range="gradient or normalised",
         source="Huang et al. 2021, Eq. 5; the normalised form is ours, with self weights as in Eq. 9",
         choices=("gradient", "normalised"),
@@ -50,11 +50,11 @@ class FedAMP(MessagePassing):
         "median",
         "Squared distance at which attention fades: a number, or a word that fits it to the models of each round. "
         "`median` is the median over all pairs of clients (its root for the tamed square root, whose sigma is a "
-        "distance). For the normalised form also `local`, each client's own median, so that a client whose model lies "
+        "distance). For the normalised form also `local`, each client's own median, so that a client whose model is "
         "far out listens as widely as the others; and `spread`, the standard deviation of each client's distances, so "
-        "that it counts how much nearer some are and not how far all of them are. Divided by `sharpness`.",
+        "that what counts is how much nearer some are, not how far all of them are. Divided by `sharpness`.",
         unit="squared distance between two models",
-        range="over 0, or median, local or spread",
+        range="above 0, or median, local or spread",
         source="Huang et al. 2021, the example after Definition 1, tuned there for each data set and setting; the "
         "words are ours, local after Zelnik-Manor and Perona 2004",
     )
@@ -68,7 +68,7 @@ class FedAMP(MessagePassing):
     )
     attention: str = about(
         "negative-exponential",
-        "The attention-inducing function A of the gradient form; `fedamp list attention` has them all.",
+        "The attention-inducing function A of the gradient form; `fedamp list attention` shows them all.",
         range=", ".join(ATTENTION),
         source="Huang et al. 2021, Definition 1 and the examples after it",
         choices=tuple(ATTENTION),
@@ -76,8 +76,8 @@ class FedAMP(MessagePassing):
     theta: float = about(
         3.7,
         "For `mcp` and `scad`: attention ends at a squared distance of theta sigma.",
-        range="over 2",
-        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
+        range="above 2",
+        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, use for SCAD",
     )
     strict: bool = about(
         False,
@@ -97,12 +97,12 @@ class FedAMP(MessagePassing):
         if self.form == "gradient" and self.self_weight != "uniform":
             raise UserError(
                 f"self_weight is {self.self_weight!r}, but form='gradient' derives it (Eq. 5); leave it out, or "
-                "take form='normalised'"
+                "use form='normalised'"
             )
         if self.form == "normalised" and self.attention != "negative-exponential":
             raise UserError(
                 f"attention is {self.attention!r}, but form='normalised' is a softmax of negative squared "
-                "distances; take form='gradient' or attention='negative-exponential'"
+                "distances; use form='gradient' or attention='negative-exponential'"
             )
 
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
@@ -113,7 +113,7 @@ class FedAMP(MessagePassing):
         if self.form == "normalised":
             sigmas = scale(distances, self.sigma) / self.sharpness if isinstance(self.sigma, str) else self.sigma
             sigmas = torch.as_tensor(sigmas, dtype=distances.dtype, device=distances.device).expand(len(w), 1)
-            # sigma is 0 where all models are equal: then any scale gives the same.
+            # sigma is 0 if all models are equal: then any scale gives the same.
             similarity = -distances / torch.where(sigmas > 0, sigmas, 1.0)
             xi = softmax_weights(similarity, self_weights(self.self_weight, len(w)))
             return xi, {**facts, "sigma": float(sigmas.median())}
@@ -135,4 +135,4 @@ class FedAMP(MessagePassing):
         """Return how to make clients listen to each other."""
         if self.form == "normalised":
             return "Lower self_weight (self_weight=uniform gives 1/m)"
-        return "Raise sigma towards the squared distances between the models (sigma=median does it), or raise alpha"
+        return "Raise sigma towards the squared distances between the models (sigma=median does that), or raise alpha"

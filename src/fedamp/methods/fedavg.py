@@ -21,7 +21,7 @@ class FedAvg(Method):
     scored: ClassVar[str] = "received"
 
     def server_init(self, w: Rows) -> State:
-        """Begin at the mean of the first models, which is the model itself where they are equal."""
+        """Begin at the mean of the first models, which is the model itself if they are equal."""
         return State(len(w), shared={"w": w.mean()})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:

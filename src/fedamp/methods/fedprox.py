@@ -34,6 +34,6 @@ class FedProx(FedAvg):
         return local.run(w, proximal, anchor=w.params, strength=strength)
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return a warning where nobody moves away from the global model."""
+        """Return a warning if nobody moves away from the global model."""
         strong = f"the pull to the global model, mu, is {self.mu:g}: local training hardly moves away from it. Lower mu"
         return {"events": [strong] if self.mu > STRONG else []}

@@ -1,7 +1,7 @@
 """HeurFedAMP: FedAMP for deep networks, with the cosine between models in place of their distance.
 
 Symbols: xi, sigma as in the paper: Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data",
-AAAI 2021, Eq. 9. Both halves stand in `message_passing`; here is how xi comes about.
+AAAI 2021, Eq. 9. Both halves are in `message_passing`; here is how xi is made.
 """
 
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ from fedamp.methods.message_passing import MessagePassing
 class HeurFedAMP(MessagePassing):
     """xi_ij = (1 - xi_ii) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h)), xi_ii given.
 
-    The larger sigma, the sharper the attention: the other way round than in FedAMP.
+    The larger sigma, the sharper the attention: the opposite of FedAMP.
     """
 
     sigma: float | str = about(
         "median",
         "How sharp attention is, the larger the sharper: a number, or a word that fits it to the models of each round. "
-        "`median` is 1 / median over all pairs of clients of 1 - cos; `local` takes each client's own median, `spread` "
+        "`median` is 1 / median over all pairs of clients of 1 - cos; `local` uses each client's own median, `spread` "
         "1 / the standard deviation of each client's 1 - cos. Multiplied by `sharpness`.",
-        range="over 0, or median, local or spread",
+        range="above 0, or median, local or spread",
         source="Huang et al. 2021, Eq. 9, tuned there for each data set and setting; the words are ours",
     )
     self_weight: SelfWeight = about(
@@ -55,7 +55,7 @@ class HeurFedAMP(MessagePassing):
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
         """Return xi of Eq. 9."""
         cos = cosines(w)
-        # Below this 1 - cos is rounding. Where all models are equal there is no scale to go by, and any sigma
+        # Below this 1 - cos is rounding. If all models are equal, there is no scale to go by, and any sigma
         # gives the same.
         apart = (1 - cos).where(1 - cos > 1e-12, 0)
         median = median_distance(apart)

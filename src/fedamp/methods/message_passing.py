@@ -1,4 +1,4 @@
-"""Attentive message passing: both halves of FedAMP and HeurFedAMP, which differ in the weights xi alone.
+"""Attentive message passing: both halves of FedAMP and HeurFedAMP, which differ only in the weights xi.
 
 Symbols: w the clients' models, u their personalized cloud models, xi `(m, m)` the collaboration weights,
 alpha_k the server's step, lam(bda) the strength of collaboration. Source: Huang et al., "Personalized
@@ -50,7 +50,7 @@ class MessagePassing(Method):
         "paper",
         "The server's step: a number for all rounds, or `paper`: 1e4, 1e3 and 1e2 for `alpha_every` rounds each, and "
         "1e2 in all rounds after that.",
-        range="over 0, or paper",
+        range="above 0, or paper",
         source="Huang et al. 2021, Eq. 5 and 6; the schedule is from its Experiments, which end after 90 rounds",
     )
     alpha_every: int = about(
@@ -69,8 +69,8 @@ class MessagePassing(Method):
     )
     sharpness: float = about(
         1.0,
-        "Where sigma is a word: how many times as sharp attention is as that word makes it.",
-        range="over 0",
+        "If sigma is a word: the factor by which attention is sharper than that word makes it.",
+        range="above 0",
         source="ours; measured on the digits in docs/methods.md",
     )
 
@@ -87,17 +87,17 @@ class MessagePassing(Method):
 
     @abstractmethod
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
-        """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and the like."""
+        """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and so on."""
 
     def check_sigma(self, sigma: float | str, words: Collection[str], *, finite: bool) -> None:
-        """Raise unless sigma is a number over 0 or one of the words, and sharpness goes with a word."""
+        """Raise unless sigma is a number above 0 or one of the words, and sharpness goes with a word."""
         if isinstance(sigma, str) and sigma not in words:
-            raise UserError(f"sigma is {sigma!r}; expected a number over 0 or {' or '.join(map(repr, words))}")
+            raise UserError(f"sigma is {sigma!r}; expected a number above 0 or {' or '.join(map(repr, words))}")
         if not isinstance(sigma, str):
             checks.positive("sigma", sigma, finite=finite)
             if self.sharpness != 1:
                 raise UserError(
-                    f"sharpness is {self.sharpness}, but sigma is {sigma} and not a word; leave one of them out"
+                    f"sharpness is {self.sharpness}, but sigma is {sigma}, not a word; leave one of them out"
                 )
 
     @abstractmethod
@@ -119,7 +119,7 @@ class MessagePassing(Method):
         return state, {"u": w.mix(xi), "strength": Rows.of(strength)}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
-        """Take up the present clients' models."""
+        """Store the present clients' models."""
         return state.replace(rows={"w": state.rows["w"].put(present, reply["w"])})
 
     def client_init(self, w: Rows) -> State:

@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates that take out the drift of each client's local steps.
+"""SCAFFOLD: control variates that remove the drift of each client's local steps.
 
 Symbols: x the global model, y_i the client's, c_i and c their controls, K_i the client's own steps.
 Source: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
@@ -36,7 +36,7 @@ class Scaffold(Method):
     global_step: float = about(
         1.0,
         "How far the server steps towards the mean of the clients' models: 1 goes all the way.",
-        range="over 0",
+        range="above 0",
         source="Karimireddy et al. 2020, Algorithm 1, eta_g; 1 is from Huang et al. 2021, Experiments",
     )
 

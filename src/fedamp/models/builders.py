@@ -80,7 +80,7 @@ def _import(spec: str, name: str) -> Any:
 
 
 def parameter_names(builder: Builder) -> list[str] | None:
-    """Return the hyperparameters that a builder names; None where it takes any (**kwargs).
+    """Return the hyperparameters that a builder names; None if it takes any (**kwargs).
 
     >>> from fedamp.models.zoo import mlp
     >>> parameter_names(mlp)
@@ -98,7 +98,7 @@ def build(
     client: int | None = None,
     **parameters: Any,
 ) -> nn.Module:
-    """Return the first model of a run, or of one client: it depends on the seed (and client), on nothing else.
+    """Return the first model of a run, or of one client: it depends on the seed (and client) and nothing else.
 
     Torch's global generator is neither used nor moved. The builder gets those of `input_shape` and `num_outputs`
     that its signature names (with **kwargs: both), and `parameters`.
@@ -127,7 +127,7 @@ def build(
 def _arguments(
     builder: Builder, name: str, from_data: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a builder is called with; raise where it takes other parameters, or needs more."""
+    """Return what a builder is called with; raise if it takes other parameters, or needs more."""
     known = parameter_names(builder)
     if known is not None:
         _check_names(name, parameters, known)
@@ -173,7 +173,7 @@ def _kind(value: object) -> str:
 
 
 def source_digest(spec: str) -> str | None:
-    """Return a digest of the file that a `module:function` comes from, or None where it has none.
+    """Return a digest of the file that a `module:function` comes from, or None if it has none.
 
     Another file under the same name is another model: runs of the two must not be mixed up.
     """

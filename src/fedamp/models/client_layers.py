@@ -1,4 +1,4 @@
-"""Layers for n clients that stand side by side in the channels: each is made from a layer of one client.
+"""Layers for n clients, side by side in the channels: each is made from a layer for one client.
 
 A layer keeps the names of its parameters and buffers, so that a module's values are found where they were. Called with
 n clients' values (by `torch.func.functional_call`) each value has n in front: a weight `(out, in)` is `(n, out, in)`.
@@ -42,7 +42,7 @@ class ClientConv2d(nn.Module):
         self.dilation, self.groups = layer.dilation, layer.groups
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one grouped convolution, or products where these are faster."""
+        """Return one grouped convolution, or products if these are faster."""
         if self._products_pay(x):
             return self.as_products(x)
         weight = self.weight.flatten(0, 1)
@@ -109,7 +109,7 @@ class ClientBatchNorm(nn.Module):
             self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise, and move the statistics in place where the layer trains."""
+        """Normalise, and move the statistics in place if the layer trains."""
         use_batch = self.training or self.running_mean is None
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
@@ -147,4 +147,4 @@ AS_THEY_ARE: set[type[nn.Module]] = {
     *(nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.Softplus),
     *(nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
 }
-"""The layers that treat channels apart, and so take n clients as they are."""
+"""The layers that treat channels separately, and so need no change for n clients."""

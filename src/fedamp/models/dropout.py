@@ -174,7 +174,7 @@ def seed_streams(seed: int, device: torch.device) -> None:
 
 
 def streams(device: torch.device) -> tuple[object, ...]:
-    """Return where torch's, Python's and numpy's global streams stand: elsewhere means that someone has drawn."""
+    """Return where torch's, Python's and numpy's global streams are: if that changes, someone has drawn from them."""
     torches = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
     numpy = np.random.get_state(legacy=False)["state"]
     return random.getstate(), numpy["key"].tobytes(), numpy["pos"], *(state.numpy().tobytes() for state in torches)

@@ -1,7 +1,7 @@
 """A digest of what code does: of a user's functions and classes, and of everything that they use.
 
 It is taken from the code that is loaded, not from its file, which may have been edited since: a name is followed to the
-function, class or number that it stands for. Libraries (torch, the standard library, this package) are taken by their
+function, class or number that it stands for. Libraries (torch, the standard library, this package) are known by their
 names alone. Another version of Python compiles to other bytes, and so gives another digest.
 """
 
@@ -180,7 +180,7 @@ class _Reader:
                 self.read(sys.modules[name])
 
     def _file(self, module: ModuleType) -> None:
-        """Add a user's module: all that stands in it, and the modules below it."""
+        """Add a user's module: all that is in it, and the modules below it."""
         self.add("file", module.__name__)
         for name, value in vars(module).items():
             if not name.startswith("__"):

@@ -94,7 +94,7 @@ class FlatModel:
         params, buffers = self.unflatten(row.params[0], row.buffers[0])
         values = {id(self._params[name]): value for name, value in params.items()}
         values |= {id(self._buffers[name]): value for name, value in buffers.items()}
-        # By identity, not by name: a weight that two layers share stands under both names.
+        # By identity, not by name: a weight that two layers share is listed under both names.
         named = self.module.state_dict(keep_vars=True)
         return {name: values.get(id(own), own).detach().clone() for name, own in named.items()}
 
@@ -114,7 +114,7 @@ class FlatModel:
         named, carried = self.unflatten(params, buffers)
         values = {**named, **carried}
         output = functional_call(self.module, values, (x,))
-        # functional_call writes back what the pass put into the place of a buffer.
+        # functional_call writes back what the pass put in the place of a buffer.
         after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]
         return output, torch.cat(after) if after else buffers
 
@@ -124,7 +124,7 @@ class FlatModel:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether `stacked` takes this module; else n clients are a vmap of calls."""
+        """Whether `stacked` can run this module; if not, n clients are a vmap of calls."""
         return self._stacked is not None
 
     def only_vmap(self) -> None:

@@ -1,4 +1,4 @@
-"""What a pass leaves behind in a module: set back after each, so that a pass depends on its row and its input alone."""
+"""What a pass leaves behind in a module: undone after each, so that a pass depends only on its row and its input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _OWN = vars(nn.Module()).keys()  # what every module has; all other attributes a
 
 
 class Untouched:
-    """A module in which nothing stays of what a pass writes to attributes and to buffers that are not persistent."""
+    """A module that keeps nothing of what a pass writes to attributes and to buffers that are not persistent."""
 
     def __init__(self, module: nn.Module) -> None:
         parts = [] if all(_is_torchs(part) for part in module.modules()) else list(module.modules())
@@ -28,7 +28,7 @@ class Untouched:
     def kept(self) -> Iterator[None]:
         """Let a pass write what it likes inside; after it everything is as it was."""
         before = [dict(place) for place in self._places]
-        copies: dict[int, Tensor] = {}  # one copy of a tensor that stands in two places
+        copies: dict[int, Tensor] = {}  # one copy of a tensor that is in two places
         for place, name in self._constants:
             value = place[name]
             if id(value) not in copies:

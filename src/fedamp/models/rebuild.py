@@ -17,7 +17,7 @@ Layer = tuple[str, dict[str, Any]]
 
 PROBES = 8
 PROBE_SCALES = (0.1, 1.0, 10.0)
-"""A rebuilt module must give the original's outputs on so many random samples, at each of these scales."""
+"""A rebuilt module must give the original's outputs on this many random samples, at each of these scales."""
 
 
 def build_layers(layers: Sequence[Layer]) -> nn.Sequential:
@@ -50,7 +50,7 @@ def _same(theirs: Tensor, ours: Tensor) -> bool:
 
 
 def describe_layers(module: nn.Module) -> list[Layer] | None:
-    """Return a plain sequence of torch's own layers as names and options; None where the module is more than that.
+    """Return a plain sequence of torch's own layers as names and options; None if the module is more than that.
 
     The options are those of each layer's constructor that differ from their defaults. Whether they say everything
     about the module is for `rebuilds` to find out.
@@ -62,7 +62,7 @@ def describe_layers(module: nn.Module) -> list[Layer] | None:
 
 
 def _describe(layer: nn.Module) -> Layer | None:
-    """Return a layer's name and options; None where they do not say everything, or are not plain values."""
+    """Return a layer's name and options; None if they do not say everything, or are not plain values."""
     kind, options = type(layer), {}
     if getattr(nn, kind.__name__, None) is not kind or list(layer.children()) or _changed(layer):
         return None
@@ -83,7 +83,7 @@ class _Missing:
 
 
 def _changed(part: nn.Module) -> bool:
-    """Whether this object does something else than its class: it has hooks, or a method of its own."""
+    """Whether this object does something other than its class: it has hooks, or a method of its own."""
     own = any(callable(getattr(type(part), name, None)) for name in vars(part))
     return own or bool(part._forward_hooks or part._forward_pre_hooks)
 

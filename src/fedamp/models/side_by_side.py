@@ -1,8 +1,8 @@
-"""One pass of a module for n clients at once: clients stand side by side in the channels.
+"""One pass of a module for n clients at once: clients are side by side in the channels.
 
 The inputs of n clients, `(n, B, C, ...)`, become one batch `(B, n C, ...)` in which a client's channels are neighbours.
 Then a convolution of all clients is one grouped convolution, BatchNorm over n C channels is each client's own, a
-linear layer is a batched product, and whatever treats channels apart (pooling, ReLU) needs no change at all. The
+linear layer is a batched product, and whatever treats channels separately (pooling, ReLU) needs no change at all. The
 numbers are those of vmap; there are no axes to be moved about between layers, and no slow path.
 """
 
@@ -23,7 +23,7 @@ from fedamp.models.train_modes import Modes
 class StackedModule:
     """A module of known layers, as a function of n clients' parameters and inputs.
 
-    A user's own module may stand among the layers where its class says `side_by_side = True`: it promises that its
+    A user's own module may be among the layers if its class says `side_by_side = True`: it promises that its
     `forward` does nothing but call its layers and combine what they return element by element.
     """
 
@@ -34,7 +34,7 @@ class StackedModule:
 
     @classmethod
     def of(cls, module: nn.Module) -> StackedModule | None:
-        """Return the module for n clients, or None where it has a layer that is not known here."""
+        """Return the module for n clients, or None if it has a layer that is not known here."""
         kinds = FOR_CLIENTS.keys() | AS_THEY_ARE
         for part in module.modules():
             own = vars(type(part)).get("side_by_side") is True and not part._parameters and not part._buffers
@@ -64,7 +64,7 @@ class StackedModule:
 
 
 def _known(part: nn.Module) -> bool:
-    """Whether a module does the same to a client's channels, whoever stands beside it."""
+    """Whether a module does the same to a client's channels, whoever is beside it."""
     hooked = part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
     constant = any(not p.requires_grad for p in part.parameters(recurse=False)) or part._non_persistent_buffers_set
     if hooked or constant or "forward" in vars(part):  # the object has a forward of its own, not that of its class
@@ -94,12 +94,12 @@ def _for_clients(module: nn.Module) -> nn.Module:
             layers[part] = FOR_CLIENTS[type(part)](part)
     for part, layer in layers.items():
         layer.train(part.training)
-    # A copy in which every reference to a layer, wherever it stands, leads to the layer's new form.
+    # A copy in which every reference to a layer, wherever it is, leads to the layer's new form.
     return copy.deepcopy(own, {id(part): layer for part, layer in layers.items()})
 
 
 def _joined(layers: nn.Sequential, once: Collection[nn.Module]) -> dict[nn.Module, nn.Module]:
-    """Return the convolutions that take over the ReLU and the max pool after them, where they are used once.
+    """Return the convolutions that take over the ReLU and the max pool after them, if they are used once.
 
     Nothing is left to do in the places of the two; names stay what they are.
     """

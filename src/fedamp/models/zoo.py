@@ -1,6 +1,6 @@
 """Networks, by name: a builder takes the shape of one sample and the number of outputs, and returns an nn.Module.
 
-Adding one is a function and a line in MODELS; a user's own is named `module:function` and needs no line.
+Adding one takes a function and a line in MODELS; a user's own is named `module:function` and needs no line.
 """
 
 import math
@@ -98,7 +98,7 @@ def resnet18(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
     """Return ResNet-18 with the stem for small pictures: a 3x3 convolution of stride 1, and no max pool.
 
     It has 11,220,132 parameters for pictures of 3 x 32 x 32 and 100 outputs. At 8 x 8 the last blocks see one
-    pixel, so that BatchNorm can't train there on a batch of one.
+    pixel, so BatchNorm can't train there on a batch of one.
 
     Reference: He et al., Deep Residual Learning for Image Recognition, 2016.
     """

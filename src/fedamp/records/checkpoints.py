@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, in one file that is either complete or not there.
+"""Checkpoints: all that a run needs to continue, in one file that is either complete or not there.
 
 A checkpoint is a safetensors file: the states' tensors, and in its header a JSON of the rest. It is written under
 another name, flushed to the disk and renamed. The last two are kept. It holds no random state: random numbers come
@@ -46,7 +46,7 @@ class Checkpoint:
     clients: State
     xi: Tensor | None  # (k, m, m), of methods that have it
     how: Mapping[str, Any]  # the way of training, kept on resume: engine, chunk, threads
-    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry
 
 
 def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:
@@ -100,7 +100,7 @@ def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
         with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
             with safe_open(path, framework="pt", device=str(device)) as file:
                 header = json.loads(file.metadata()["fedamp"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a dict)
             xi = tensors.pop("xi", None)
             m = header["num_clients"]
             states = state_of("server", m, tensors), state_of("clients", m, tensors)

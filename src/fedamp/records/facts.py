@@ -1,4 +1,4 @@
-"""What a run notes of its data, its model and the way it was trained: `facts` in result.json."""
+"""What a run notes about its data, its model and the way it was trained: `facts` in result.json."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 WRITTEN_AS_NULL = ("groups", "shift", "scale")
-"""Fields whose null means something: no known groups, inputs taken as they are. Others are left out where unknown."""
+"""Fields whose null means something: no known groups, inputs taken as they are. Others are left out if unknown."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of one run; None for what is not known. Lists over clients stand in the clients' order."""
+    """Facts about one run; None for what is not known. Lists over clients are in the clients' order."""
 
-    names: list[str] | None = None  # of the silos, where they have names
+    names: list[str] | None = None  # of the silos, if they have names
     shared_samples: int | None = None  # training samples that more than one client has
     shared_test_samples: int | None = None
-    note: str | None = None  # of the data, for people: which files, which columns became which inputs
+    note: str | None = None  # about the data, for people: which files, which columns became which inputs
     task: str | None = None  # "classification" or "regression"
     poisoned: list[int] | None = None  # numbers of the clients that send poisoned models
-    sizes: list[int | None] | None = None  # training samples; None for a silo that never came to a federation
+    sizes: list[int | None] | None = None  # training samples; None for a silo that never joined a federation
     test_sizes: list[int] | None = None
-    groups: list[int] | None = None  # the true groups of the clients, where the data were split into some
+    groups: list[int] | None = None  # the true groups of the clients, if the data were split into groups
     input_shape: list[int] | None = None  # of one sample
     num_outputs: int | None = None
     shift: list[float] | None = None  # a model sees (x - shift) / scale: one number, or one per channel or column
@@ -35,13 +35,13 @@ class Facts:
     compiled: bool | None = None
     device: str | None = None
     hyperparameters: Mapping[str, Any] | None = None  # of the method, its defaults among them
-    optimizer: str | None = None  # as used: the method's own where none was asked for
+    optimizer: str | None = None  # as used: the method's own if none was asked for
     lr: float | None = None
     rows: list[int] | None = None  # of a federation: the place of each row of the saved models among the members
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Facts:
-        """Return the facts in a result.json; what another version wrote besides is passed over."""
+        """Return the facts in a result.json; what another version wrote in addition is ignored."""
         known = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

@@ -4,12 +4,12 @@ description.json    the run's configuration
 rounds.jsonl        a line for each round, as it was played; round 0 scores the first models, and a last line,
                     one round further, scores what the server would send next
 models.safetensors  the final models, `own` and `received`: params (m, d), buffers (m, b)
-best.safetensors    with validation: the models of the best validated round, which each entry has for itself
+best.safetensors    with validation: the models of the best validated round, chosen for each entry separately
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
 inputs.json         digests of the data and of the model that this result belongs to; see `fedamp.records.inputs`
 schema.json         of a user's own silos: the columns, labels and scaling that all of them agreed on
-checkpoint-*        until the run has finished: all it needs to go on after a stop
-result.json         the summary, see `fedamp.runs.result`; `finished` is false where the run was interrupted
+checkpoint-*        until the run has finished: all it needs to continue after a stop
+result.json         the summary, see `fedamp.runs.result`; `finished` is false if the run was interrupted
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from fedamp.rows import Rows
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that a run writes to. A federation's server has no inputs: its data are nowhere in one place."""
+    """A folder that a run writes to. A federation's server has no inputs: its data are not in one place."""
 
     path: Path
     inputs: Inputs | None = None
 
     def begin(self, config: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
-        """Make the folder ready; return the checkpoint to go on from where this run was interrupted in it.
+        """Make the folder ready; return the checkpoint to continue from if this run was interrupted in it.
 
         The folder of another run is an error, unless that run failed before its first round.
         """
@@ -81,7 +81,7 @@ class RunFolder:
         return saved
 
     def _check_free(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> None:
-        """Raise where the folder holds another run, or files of something else."""
+        """Raise if the folder holds another run, or other files."""
         if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
         if there is not None and self.begun and (what := self.differences(config)):
@@ -90,7 +90,7 @@ class RunFolder:
             )
 
     def _check_device(self, saved: Checkpoint, device: torch.device) -> None:
-        """Raise where a run was begun on another kind of device: the numbers would not be the same."""
+        """Raise if a run was begun on another kind of device: the numbers would not be the same."""
         begun_on = saved.how.get("device", device.type)
         if begun_on != device.type:
             raise UserError(
@@ -105,7 +105,7 @@ class RunFolder:
         return asked + ([] if self.inputs is None else self.inputs.differences(read_json(self.path / INPUTS)))
 
     def finished(self, config: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of exactly this run, where it is here and has finished."""
+        """Return the result of exactly this run, if it is here and has finished."""
         if self.config() is None or self.differences(config):
             return None
         result = self.result()
@@ -160,7 +160,7 @@ class RunFolder:
         except OSError as error:
             raise UserError(
                 f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room "
-                "and give the same command again to go on, or give another folder with --out"
+                "and give the same command again to continue, or give another folder with --out"
             ) from None
 
     def read(self) -> RunRecord:
@@ -168,11 +168,11 @@ class RunFolder:
         return read_run(self.path)
 
     def config(self) -> dict[str, Any] | None:
-        """Return the configuration of the run in this folder, or None where there is no run."""
+        """Return the configuration of the run in this folder, or None if there is no run."""
         return read_json(self.path / DESCRIPTION)
 
     def result(self) -> dict[str, Any] | None:
-        """Return the result of the run in this folder, or None where it has none yet."""
+        """Return the result of the run in this folder, or None if it has none yet."""
         return read_json(self.path / RESULT)
 
     @property

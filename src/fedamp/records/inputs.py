@@ -18,7 +18,7 @@ CHANGED = {
     "model": "the model starts from different values",
     "method": "the code of the method has changed",
 }
-"""What to say where a digest is not as it was."""
+"""What to say if a digest has changed."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class RunRecord:
     path: Path
     config: dict[str, Any]  # as `RunConfig.to_dict` gives it
     lines: list[dict[str, Any]]  # one for each round
-    result: dict[str, Any] | None  # None where the run was killed before it could write one
+    result: dict[str, Any] | None  # None if the run was killed before it could write one
     # Digests of samples and model, to tell apart what has the same name; they are never shown.
     data_digest: str | None = None
     model_digest: str | None = None
@@ -38,7 +38,7 @@ class RunRecord:
 
     @property
     def facts(self) -> Facts:
-        """What the run noted of its data and model; nothing is known of one without a result."""
+        """What the run noted about its data and model; nothing is known about one without a result."""
         return Facts.of((self.result or {}).get("facts") or {})
 
     def xi(self) -> NDArray[np.float32] | None:
@@ -77,7 +77,7 @@ CHOSEN = "chosen.json"
 def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     """Return the run in a folder, or the runs in the folders right below it, by name.
 
-    Where a grid was tried, these are the ones that validation chose, unless `everything` is asked for: to show the
+    If a grid was tried, these are the ones that validation chose, unless `everything` is asked for: to show the
     best of all by test would be to choose by test.
     """
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Scores over clients and rounds, and their summary: the one place that computes them. Needs numpy alone.
+"""Scores over clients and rounds, and their summary: the one place that computes them. Needs only numpy.
 
 A round's line in the record holds what was scored while it was played: `own`, after the local training, and
 `received`, the model that the server had sent. The latter was made by the round before, and is counted there.
@@ -55,17 +55,17 @@ class Summary:
 
 
 def counted_clients(num_clients: int, poisoned: Collection[int]) -> list[bool]:
-    """Return who enters the means: all but the poisoned clients, whose own scores are nobody's concern."""
+    """Return who enters the means: all but the poisoned clients, whose own scores do not matter."""
     return [number not in poisoned for number in range(num_clients)]
 
 
 def higher_is_better(metric: str) -> bool:
-    """Whether a higher score is the better one: of accuracies it is, of errors it is not."""
+    """Whether a higher score is the better one: it is for accuracies, not for errors."""
     return metric == "accuracy"
 
 
 def in_unit(scores: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
-    """Return scores as people are shown them: accuracies, from 0 to 1, in percent; errors as they are."""
+    """Return scores as people see them: accuracies, from 0 to 1, in percent; errors as they are."""
     return 100 * scores if metric == "accuracy" else scores
 
 
@@ -87,7 +87,7 @@ def line_mean(line: Line, entry: str, poisoned: Collection[int] = ()) -> tuple[f
 def summarise(table: NDArray[np.float64], metric: str = "accuracy", counted: Sequence[bool] | None = None) -> Summary:
     """Return the summary of `(K, m)` scores; clients that are not `counted` enter no mean.
 
-    Accuracies, from 0 to 1, are best where they are highest, and given in percent; errors where they are lowest.
+    Accuracies, from 0 to 1, are best when highest, and given in percent; errors are best when lowest.
     """
     higher = higher_is_better(metric)
     table = in_unit(table, metric)
@@ -139,4 +139,4 @@ def worse_off(per_client: Sequence[float], alone: Sequence[float], higher_is_bet
 
 
 NOT_FINITE = "not finite"
-"""What is shown in place of a score that is no number: the models have diverged."""
+"""What is shown in place of a score that is not finite: the models have diverged."""

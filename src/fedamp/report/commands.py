@@ -11,7 +11,7 @@ from fedamp.config.run_config import RunConfig
 from fedamp.report.groups import ORDER
 
 ALWAYS_SAID = ("data", "setting", "clients", "model", "method", "rounds", "epochs", "steps", "batch_size", "seed")
-"""What a command names even at its default. All else is left out there, so that commands stay short."""
+"""What a command names even at its default. Everything else is left out there, so that commands stay short."""
 
 TOML_VALUES = ("true", "false", "inf", "nan")
 """Words that TOML reads as values, not as text."""
@@ -21,7 +21,7 @@ FOUND = ("version", "model_code")
 
 
 def run_command(config: Mapping[str, Any]) -> str | None:
-    """Return the `fedamp run` command of a configuration, or None where no command can provide its clients."""
+    """Return the `fedamp run` command of a configuration, or None if no command can provide its clients."""
     return None if _not_simulated(config) else shlex.join(["fedamp", "run", *_flags(config)])
 
 
@@ -31,7 +31,7 @@ def _not_simulated(config: Mapping[str, Any]) -> bool:
 
 
 def compare_command(configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the `fedamp compare` command that makes all of these runs, or None where no single one does.
+    """Return the `fedamp compare` command that makes all of these runs, or None if no single one does.
 
     A comparison gives every method the same settings and seeds, and always includes Separate.
     """
@@ -59,7 +59,7 @@ def compare_command(configs: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _flags(config: Mapping[str, Any]) -> list[str]:
     defaults = RunConfig().to_dict()
-    # A folder of silos decides by itself who the clients are.
+    # A folder of silos itself decides who the clients are.
     silent = {*FOUND, *(("setting", "clients") if _name(config.get("setting")) == "natural" else ())}
     flags: list[str] = []
     details: list[tuple[str, Any]] = []

@@ -15,14 +15,14 @@ from fedamp.report.render import best_score, cells, footnotes, headings
 from fedamp.report.table import ALONE, Row
 
 UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation")
-"""Settings that are named only where they were used."""
+"""Settings that are named only if they were used."""
 
 
 @dataclass(frozen=True)
 class Lead:
     """The result of one block in a sentence: "fedamp has the best mean test accuracy: 97.00 %"."""
 
-    rest: str  # how the sentence goes on; all of it where nobody won
+    rest: str  # how the sentence goes on; all of it if nobody won
     winner: str = ""
     claim: str = ""
     score: str = ""
@@ -111,16 +111,16 @@ def _lead(block: str, rows: Sequence[Row]) -> Lead:
     scored = _finite(rows)
     if not scored:
         diverged = any(row.best is not None and math.isinf(row.best) for row in rows)
-        return Lead("No method has a finite mean: models diverged." if diverged else "No round was scored yet.")
+        return Lead("No method has a finite mean: models diverged." if diverged else "No round has been scored yet.")
     best = _best(scored)
     unit = " %" if best.higher else ""
     rest = ""
     alone = next((row for row in scored if row.method == ALONE), None)
     if alone is best and len(scored) > 1:
-        rest = "; no method with collaboration does better"
+        rest = "; no method that collaborates does better"
     elif alone is not None and len(scored) > 1:
         rest = f"; training alone reaches {best_score(alone)}{unit}"
-    unlike = " The methods were not trained alike: the notes say how." if any(row.training for row in rows) else ""
+    unlike = " The methods were not all trained alike; see the notes." if any(row.training for row in rows) else ""
     sign = -1 if best.higher else 1
     ranked = sorted(scored, key=lambda row: sign * (row.best or 0))
     return Lead(
@@ -174,7 +174,7 @@ def _setup(block: Block) -> Terms:
 
 
 def _by_method(block: Block, describe: Callable[[Mapping[str, Any]], str]) -> str:
-    """Return a description of the methods' training; where it differs, each with the methods it holds for."""
+    """Return a description of the methods' training; if it differs, each with the methods it holds for."""
     found: dict[str, list[str]] = {}
     for group in block.groups:
         found.setdefault(describe(group.training), []).append(group.label)
@@ -198,7 +198,7 @@ def _warnings(blocks: Sequence[Block]) -> list[Warned]:
                     found.setdefault(warning, []).append(f"{group.label}, seed {trial.seed}{where}")
             for record in group.records:
                 if not record.finished:
-                    text = f"{record.path} did not finish. To go on with it: fedamp resume {record.path}"
+                    text = f"{record.path} did not finish. To continue it: fedamp resume {record.path}"
                     found.setdefault(text, []).append(f"{group.label}, seed {record.config['seed']}{where}")
     return [Warned(text, "; ".join(dict.fromkeys(runs))) for text, runs in found.items()]
 

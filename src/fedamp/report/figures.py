@@ -15,7 +15,7 @@ from fedamp.report.run_scores import Trial
 from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by_group
 
 XI_BYTES = 3_600_000
-"""Bytes of collaboration weights on a page, so that it stays below 8 MB; where there are more, rounds are left out."""
+"""Bytes of collaboration weights on a page, so that it stays below 8 MB; if there are more, rounds are left out."""
 
 
 def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def _method(group: Group, share: int) -> dict[str, Any]:
 
 
 def client_names(trial: Trial) -> list[str]:
-    """Return the silos' names, or numbers where they have none."""
+    """Return the silos' names, or numbers if they have none."""
     num_clients = trial.scores.shape[1]
     names = trial.facts.names
     if names is not None and len(names) == num_clients:
@@ -74,7 +74,7 @@ def _xi(trial: Trial) -> NDArray[np.float32] | None:
     if xi is not None and (xi.ndim != 3 or xi.shape[1:] != (num_clients, num_clients)):
         raise UserError(
             f"{trial.record.path} has collaboration weights of shape {xi.shape}; "
-            f"expected (rounds, {num_clients}, {num_clients}); the folder is damaged, leave it out"
+            f"expected (rounds, {num_clients}, {num_clients}); the folder is damaged; leave it out"
         )
     return xi if xi is not None and len(xi) else None
 
@@ -82,7 +82,7 @@ def _xi(trial: Trial) -> NDArray[np.float32] | None:
 def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
     """Return mean, lowest and highest over seeds, round by round; a shorter run ends early.
 
-    Where one seed is not finite, neither is the mean: the other seeds alone would flatter the method.
+    If one seed is not finite, neither is the mean: the other seeds alone would flatter the method.
     """
     longest = max(len(curve) for curve in curves)
     table = np.full((len(curves), longest), np.nan)

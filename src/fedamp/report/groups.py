@@ -13,7 +13,7 @@ from fedamp.records.summaries import higher_is_better
 from fedamp.report.run_scores import Trial, read_trial
 
 ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
-"""The order in which methods are listed; others come after. A copy, kept true by a test: the methods need torch."""
+"""The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
 
 TRAINING = (
     *("rounds", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
@@ -49,7 +49,7 @@ class Group:
 class Block:
     """Methods that were run on the same data in the same setting, so that they can be compared."""
 
-    label: str  # what sets this block apart from the others; empty where there is only one
+    label: str  # what sets this block apart from the others; empty if there is only one
     groups: list[Group]
 
     @property
@@ -124,7 +124,7 @@ def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return in words, for each of the tables, what sets it apart from the others; nothing where all are equal."""
+    """Return in words, for each of the tables, what sets it apart from the others; nothing if all are equal."""
     keys = differing_keys(tables)
     return [", ".join(_word(key, table.get(key)) for key in keys) for table in tables]
 

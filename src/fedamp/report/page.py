@@ -1,4 +1,4 @@
-"""One HTML page that opens offline: what was run, the results, and plots to look closer."""
+"""One HTML page that opens offline: what was run, the results, and plots for a closer look."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return JSON that can stand in a script element: no text in it can end the element."""
+    """Return JSON that can be put in a script element: no text in it can end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -20,7 +20,7 @@ NOTHING = "–"
 def headings(rows: Sequence[Row]) -> list[str]:
     """Return the column headings of a block; for errors they say that lower is better."""
     against = list(dict.fromkeys(row.against for row in rows if row.against))
-    # Where a method was run in several ways, the notes say which of them p compares with.
+    # If a method was run in several ways, the notes say which of them p compares with.
     p = f"p against {against[0] if len(against) == 1 else against[0].split(' ')[0]}" if against else "p"
     if rows[0].higher:
         scores = ["BMTA %", "sd", "last round %", "worst client %", "10th percentile %"]
@@ -71,7 +71,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         )
     if any(len({row.against for row in own if row.against}) > 1 for _, own in _blocks(rows)):
         notes.append(
-            "Where a method was run in several ways, p and worse off compare with the one that was trained most alike."
+            "If a method was run in several ways, p and worse off compare with the one trained most similarly."
         )
     notes += [note for _, own in _blocks(rows) for note in _trained(own)]
     if any(row.unfinished for row in rows):
@@ -80,7 +80,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         runs = "1 run that repeats" if repeated == 1 else f"{repeated} runs that repeat"
         notes.append(f"Left out: {runs} a method and seed.")
     if not any(row.method.split(" ")[0] == ALONE for row in rows):
-        notes.append("Separate was not run, so nobody can say who is worse off than alone.")
+        notes.append("Separate was not run, so it is not known who would be better off alone.")
     if len({row.block for row in rows}) > 1:
         notes.append("These runs differ in more than method and seed: compare methods only within a setting.")
     if any(OTHER_DATA in row.block for row in rows):
@@ -93,7 +93,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
 
 
 def _trained(rows: Sequence[Row]) -> list[str]:
-    """Return in words which methods of a block were trained how; nothing where all were trained alike."""
+    """Return in words how the methods of a block were trained; nothing if all were trained in the same way."""
     ways: dict[str, list[str]] = {}
     for row in rows:
         ways.setdefault(row.training, []).append(row.method)
@@ -101,7 +101,7 @@ def _trained(rows: Sequence[Row]) -> list[str]:
         return []
     how = "; ".join(f"{', '.join(methods)} with {way}" for way, methods in ways.items())
     where = f" ({rows[0].block})" if rows[0].block else ""
-    return [f"Not trained alike{where}, so a difference need not be due to the method: {how}."]
+    return [f"Not trained in the same way{where}, so a difference need not be due to the method: {how}."]
 
 
 def as_text(rows: Sequence[Row]) -> str:
@@ -128,7 +128,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return a line for each row, with all digits; the column `better` says whether higher or lower scores are."""
+    """Return a line for each row, with all digits; the column `better` is "higher" or "lower"."""
     out = io.StringIO()
     names = [field.name for field in fields(Row)]
     writer = csv.writer(out, lineterminator="\n")
@@ -150,7 +150,7 @@ def _number(value: float | None, digits: str) -> str:
 
 
 def _value(value: object) -> object:
-    """Return a value as it stands in CSV, with all digits."""
+    """Return a value as it appears in CSV, with all digits."""
     if isinstance(value, list):
         return " ".join(map(str, value))
     if isinstance(value, float) and not math.isfinite(value):

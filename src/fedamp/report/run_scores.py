@@ -16,7 +16,7 @@ from fedamp.records.summaries import Summary, client_means, counted_clients, in_
 
 RECEIVED = ("fedavg", "fedprox")
 """Methods whose result is the model that the server sends; for the others it is the client's own. A copy, which a test
-keeps true: the methods themselves need torch."""
+checks: the methods themselves need torch."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Trial:
 
     @property
     def facts(self) -> Facts:
-        """What the run noted of its data; nothing is known where it has no result."""
+        """What the run noted about its data; nothing is known if it has no result."""
         return self.record.facts
 
     @property
@@ -76,7 +76,7 @@ class Trial:
 
 
 def read_trial(run: RunRecord) -> Trial | None:
-    """Return a run's scores, or None where no round was scored yet."""
+    """Return a run's scores, or None if no round has been scored yet."""
     try:
         metric = _metric(run)
         table = score_table(run.lines, _entry(run, metric), metric)
@@ -90,7 +90,7 @@ def read_trial(run: RunRecord) -> Trial | None:
         _check_result(run, table.shape[1])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{run.path} can't be read ({' '.join(repr(error).split())}); the folder is damaged, leave it out"
+            f"{run.path} can't be read ({' '.join(repr(error).split())}); the folder is damaged; leave it out"
         ) from None
     return Trial(run, metric, table, counted)
 

@@ -15,14 +15,14 @@ from scipy.stats import wilcoxon  # type: ignore[import-untyped]
 from fedamp.errors import UserError
 
 DIGITS = 9
-"""Differences are rounded to so many digits: 0.3 - 0.2 and 0.2 - 0.1 are a tie, not two ranks."""
+"""Differences are rounded to this many digits: 0.3 - 0.2 and 0.2 - 0.1 are a tie, not two ranks."""
 
 
 def wilcoxon_p(a: ArrayLike, b: ArrayLike) -> tuple[float | None, str]:
     """Return the two-sided p of the Wilcoxon signed-rank test of paired scores, or None and the reason in words.
 
-    A client without a score (nan) is left out. An error that is not finite is larger than all others: where one method
-    fails and the other does not, that is a difference; where both fail, it is none.
+    A client without a score (nan) is left out. An error that is not finite is larger than all others: if one method
+    fails and the other does not, that is a difference; if both fail, it is not.
 
     >>> wilcoxon_p([1, 2, 3, 4, 5], [0, 0, 0, 0, 0])
     (0.0625, '')
@@ -47,7 +47,7 @@ def wilcoxon_p(a: ArrayLike, b: ArrayLike) -> tuple[float | None, str]:
 
 
 def short_p(p: float) -> str:
-    """Return a p with two digits, or more where two would hide on which side of 0.05 it is.
+    """Return a p with two digits, or more if two would hide on which side of 0.05 it is.
 
     >>> short_p(0.0123), short_p(0.0497), short_p(0.00001)
     ('0.012', '0.0497', '< 1e-4')
@@ -85,7 +85,7 @@ def _pairs(counts: NDArray[Any]) -> float:
 def discovered_groups(xi: ArrayLike, num_groups: int | None = None) -> NDArray[np.int64]:
     """Return the group of each client, numbered by first appearance, from collaboration weights `(m, m)`.
 
-    Average linkage on one minus the symmetrised weight, normalised by the largest between two clients. Where the
+    Average linkage on one minus the symmetrised weight, normalised by the largest between two clients. If the
     number of groups is not given, the tree is cut where the step from one merger to the next is largest.
     """
     weights = np.nan_to_num(np.asarray(xi, dtype=np.float64))

@@ -22,11 +22,11 @@ ALONE = "separate"
 
 @dataclass(frozen=True)
 class Row:
-    """A method over its seeds; None where there is no number."""
+    """A method over its seeds; None if there is no number."""
 
-    block: str  # what sets its setting apart from the others; empty where there is only one
+    block: str  # what sets its setting apart from the others; empty if there is only one
     method: str
-    training: str  # rounds, learning rate and the like, where they differ between methods of the block
+    training: str  # rounds, learning rate and the like, if they differ between methods of the block
     seeds: list[int]
     metric: str  # "accuracy", in percent, or "rmse"
     best: float | None  # mean over seeds of the best mean over clients: BMTA; for errors the lowest
@@ -74,7 +74,7 @@ def _rows(block: Block, against: str | None) -> list[Row]:
 
 
 def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None:
-    """Return the group to compare with; where that method was run in several ways, the one trained most alike."""
+    """Return the group to compare with; if that method was run in several ways, the one trained most similarly."""
     named = [other for other in block.groups if other.label == method]
     named = named or [other for other in block.groups if other.name == method]
     if not named:
@@ -83,7 +83,7 @@ def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None
     nearest = [other for other, count in zip(named, alike, strict=True) if count == max(alike)]
     if strict and len(nearest) > 1:
         labels = " or ".join(repr(other.label) for other in nearest)
-        raise UserError(f"against is {method!r}, which was run with several hyperparameters; give {labels}")
+        raise UserError(f"against is {method!r}, which was run with several sets of hyperparameters; give {labels}")
     return nearest[0]
 
 
@@ -117,7 +117,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
 
 
 def _deviation(values: Sequence[float]) -> float | None:
-    """Return the sample standard deviation; it is infinite where a value is."""
+    """Return the sample standard deviation; it is infinite if a value is."""
     if len(values) < 2:
         return None
     if np.isinf(values).any():
@@ -137,7 +137,7 @@ def _p(group: Group, other: Group) -> tuple[float | None, str]:
 
 
 def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return each client's score by both, averaged over the seeds that both have: another seed has other clients."""
+    """Return each client's score by both, averaged over the seeds that both have: other seeds have other clients."""
     others = {trial.seed: trial for trial in b.trials}
     pairs = [(trial, others[trial.seed]) for trial in a.trials if trial.seed in others]
     if not pairs:

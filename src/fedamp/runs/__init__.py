@@ -1,1 +1,1 @@
-"""One run and many: from a configuration to things that can be played, the loop, what comes of it."""
+"""One run and many: from a configuration to what can be played, the loop, and what comes of it."""

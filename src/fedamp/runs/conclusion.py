@@ -20,7 +20,7 @@ from fedamp.runs.standing import Standing
 
 
 def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) -> Result:
-    """Return the result of a run that ends here, and write it down; it may not have come to its last round."""
+    """Return the result of a run that ends here, and write it down; it may not have reached its last round."""
     finished = at.k == config.rounds
     if not finished:
         journal.save(at.checkpoint(setup))
@@ -52,7 +52,7 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
 
 
 def _warnings(setup: Setup, journal: Journal) -> list[str]:
-    """Return what the user should know, each once: of the data, of the way of training, of the rounds."""
+    """Return what the user should know, each once: about the data, the way of training and the rounds."""
     way = [setup.choice.warning] if setup.choice.warning else []
     return list(dict.fromkeys([*setup.warnings, *way, *(event for line in journal.lines for event in line["events"])]))
 

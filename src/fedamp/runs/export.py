@@ -28,7 +28,7 @@ from fedamp.runs.result import LAST, VALIDATED
 def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
 
-    It is that of the best validated round, or of the last where nothing was held out for validation; the JSON says
+    It is that of the best validated round, or of the last if nothing was held out for validation; the JSON says
     which, and has the test score of exactly this model.
     """
     run = read_run(folder)
@@ -53,10 +53,10 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
 
 
 def _check_exportable(run: RunRecord, config: RunConfig, client: int) -> None:
-    """Raise where a run has no model of this client that could be exported."""
+    """Raise if a run has no model of this client that could be exported."""
     if run.result is None:
         raise UserError(
-            f"{run.path} did not finish, so it has no final models; `fedamp resume {run.path}` goes on with it"
+            f"{run.path} did not finish, so it has no final models; `fedamp resume {run.path}` continues it"
         )
     if config.setting.name == "federation":
         raise UserError(f"{run.path} is the record of a federation: each silo has its model at home, in run/models")
@@ -73,7 +73,7 @@ def _check_exportable(run: RunRecord, config: RunConfig, client: int) -> None:
 
 
 def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: int) -> nn.Module:
-    """Return the module of a run with its first values; raise where today's code builds another."""
+    """Return the module of a run with its first values; raise if today's code builds another."""
     builder = models.load_builder(config.model.name)
     module = models.build(builder, shape, outputs, config.seed, **config.model.parameters)
     trained = (read_json(folder / INPUTS) or {}).get("code")
@@ -86,7 +86,7 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
 
 
 def _taken_home(run: RunRecord, config: RunConfig, client: int) -> tuple[Rows, dict[str, Any]]:
-    """Return a client's model as one row, and what the JSON says of it: which models it is one of, and its score."""
+    """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
     entry = run.result["scored"]
     validated = run.result["best_models"].get(entry)
@@ -108,7 +108,7 @@ def _taken_home(run: RunRecord, config: RunConfig, client: int) -> tuple[Rows, d
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
     """Write a row as a state dict, and beside it a JSON of how to build the module and feed it.
 
-    `layers` are written only where a module built from the contents of the two files, and from nothing else, is seen
+    `layers` are written only if a module built from the contents of the two files, and from nothing else, is shown
     to be the model that is exported.
     """
     tensors = save({name: value.cpu().contiguous() for name, value in model.state_dict(row).items()})
@@ -145,7 +145,7 @@ def how_to_build(config: RunConfig, module: nn.Module, shape: Sequence[int], out
 def how_to_encode(schema: Schema) -> dict[str, Any]:
     """Return what is needed to turn a silo's rows into inputs: a model sees (x - shift) / scale.
 
-    `inputs` are the model's, in order: a column of numbers, or a word of a column, which is 1 where it stands, else 0.
+    `inputs` are the model's, in order: a column of numbers, or a word of a column, 1 if a row has it, else 0.
     """
     return {
         "task": schema.task,

@@ -68,7 +68,7 @@ def run(
 
     `clients` is the number of clients among whom `data` is split by `setting`; or a list with each client's own
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
-    numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides where that is
+    numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides if that is
     wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names, tables with
     a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen BatchNorm) stay in
     it, unless all of it is. The other arguments are the fields of `fedamp.config.RunConfig`, which explains them.

@@ -1,4 +1,4 @@
-"""From a run's data and model to the digests that tell them from others; see `inputs`."""
+"""From a run's data and model to the digests that distinguish them from others; see `inputs`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inputs_of(
     model: nn.Module | Any | None = None,
     method: Method | None = None,
 ) -> Inputs:
-    """Return the digests of a run's inputs; model and method are given where they come from Python."""
+    """Return the digests of a run's inputs; model and method are given if they come from Python."""
     own = type(method) if method is not None and is_own(type(method).__module__) else None
     return Inputs(
         data=data_digest(material),
@@ -40,7 +40,7 @@ def inputs_of(
 
 
 def data_digest(material: Material) -> str:
-    """Return a digest of the samples and of all that is known of them, whoever holds what."""
+    """Return a digest of the samples and of all that is known about them, whoever holds what."""
     clients: Clients = material.clients
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
@@ -50,7 +50,7 @@ def data_digest(material: Material) -> str:
 
 def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: Any | None) -> dict[str, str]:
     """Return digests of a model's code and structure, and of its first values."""
-    # The first of all clients stands for them: where each has a model of its own, they differ by the seed alone.
+    # The first of all clients stands for them: if each has a model of its own, they differ only by the seed.
     alone = replace(config, device="cpu")
     flat, w = first_models(alone, shape, num_outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or load_builder(config.model.name)

@@ -1,4 +1,4 @@
-"""What a run writes down while it goes on: a line for each round, in memory and, where there is one, in its folder."""
+"""What a run writes down while it is under way: a line for each round, in memory and, if it has one, in its folder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Journal:
 
 
 def round_line(k: int, played: Round, events: list[str], scores: Line, seconds: float) -> Line:
-    """Return what is written down of a round."""
+    """Return what is written down about a round."""
     who = played.present.nonzero()[:, 0].tolist()
     line: Line = {"round": k, "present": played.present.tolist()}
     if played.refused:
@@ -77,5 +77,5 @@ def round_line(k: int, played: Round, events: list[str], scores: Line, seconds: 
 
 
 def unplayed_line(k: int, scores: Line) -> Line:
-    """Return what is written down of models that no round was played with: the first ones, and the last ones sent."""
+    """Return what is written down about models that no round was played with: the first, and the last ones sent."""
     return {"round": k, "events": [], "seconds": 0.0, **scores}

@@ -32,7 +32,7 @@ def play(
 ) -> Result:
     """Play all rounds of a run, and return its result.
 
-    A run that was interrupted continues from its folder's last checkpoint and ends as if it never had been; one that is
+    A run that was interrupted continues from its folder's last checkpoint and ends as if it had not been; one that is
     finished is read again. Interrupted, or ended by its observer, it leaves a readable folder: every round so far, its
     models, and their scores.
     """
@@ -87,7 +87,7 @@ def _next_round(config: RunConfig, setup: Setup, at: Standing) -> Round:
 
 @contextlib.contextmanager
 def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
-    """Set threads and algorithms as the run wants them; say what to do where its models do not fit the memory."""
+    """Set threads and algorithms as the run wants them; say what to do if its models do not fit into memory."""
     if setup.w.params.device.type == "cpu":
         keep_freed_memory()
     try:
@@ -97,5 +97,5 @@ def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
         raise UserError(
             f"the models of {len(setup.clients)} clients do not fit into the device's memory "
-            f"({str(error).split('.')[0]}); fedamp run --dry-run shows the need. Use fewer clients, or --device cpu"
+            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows the sizes. Use fewer clients, or --device cpu"
         ) from None

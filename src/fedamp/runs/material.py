@@ -26,7 +26,7 @@ from fedamp.records.facts import Facts
 from fedamp.training.tasks_and_metrics import CLASSIFICATION, Task, regression
 
 MOST_CLASSES = 1000
-"""Of samples that were handed over: labels up to here need not be fewer than the samples."""
+"""For samples that were handed over: labels below this may be larger than the number of samples."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Material:
     task: Task
     facts: Facts = Facts()
     schema: Schema | None = None  # of a user's own silos
-    warnings: tuple[str, ...] = ()  # what was guessed, or may not be meant
+    warnings: tuple[str, ...] = ()  # what was guessed, or may not be intended
 
 
 def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
@@ -46,7 +46,7 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
     if config.setting.name == "federation":
         raise UserError(
             f"{config.data!r} is a federation over real machines, whose data nobody has in one place; "
-            "`fedamp federation up` goes on with it"
+            "`fedamp federation up` continues it"
         )
     if is_folder(config.data):
         return _silos(config)
@@ -70,7 +70,7 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
 
 
 def _check_named(config: RunConfig) -> None:
-    """Refuse what is for a user's own silos: of a data set it would be passed over in silence."""
+    """Refuse what is for a user's own silos: with a data set it would be ignored silently."""
     why = {
         "label": "which has labels of its own",
         "schema": "which needs none",
@@ -84,7 +84,7 @@ def _check_named(config: RunConfig) -> None:
 
 
 def _beside(data: str) -> tuple[str, ...]:
-    """Return a warning where a folder of silos has a data set's name, and may be what was meant."""
+    """Return a warning if a folder of silos has a data set's name, and may be what was meant."""
     try:
         silos = count_silos(Path(data))
     except UserError:  # no such folder, or none of silos: the data set's own files, perhaps
@@ -119,7 +119,7 @@ def _silos(config: RunConfig) -> Material:
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
-    """Return silos' rows under an agreed schema, each with its share held out; in a silo's own house, of one."""
+    """Return silos' rows under an agreed schema, each with its share held out; a silo has only its own."""
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = clients.hold_out(config.held_out, config.seed, "test")
     facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
@@ -135,13 +135,13 @@ def outputs_of(schema: Schema) -> tuple[int, Task]:
 
 
 def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
-    """Return a shift or scale that broadcasts over samples: one number, or one a channel."""
+    """Return a shift or scale that broadcasts over samples: one number, or one per channel."""
     tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
     return tensor.reshape(-1, *[1] * (x.ndim - 2)) if tensor.ndim else tensor
 
 
 def given_material(clients: Clients, asked: str) -> Material:
-    """Return what there is to learn from samples that were handed over; the task goes by the targets' type."""
+    """Return what there is to learn from samples that were handed over; the task depends on the targets' type."""
     targets = clients.y.cpu().numpy()
     task = guess_task([targets]) if asked == "auto" else asked
     warnings = tuple(task_warnings([targets], asked))
@@ -151,12 +151,12 @@ def given_material(clients: Clients, asked: str) -> Material:
     _check_class_numbers(clients)
     classes = clients.y.long()
     if classes.min() == classes.max():
-        warnings += (f"all targets are {int(classes[0])}, so there is nothing to tell apart; look at y",)
+        warnings += (f"all targets are {int(classes[0])}, so there is nothing to learn; look at y",)
     return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, warnings=warnings)
 
 
 def _check_class_numbers(clients: Clients) -> None:
-    """Raise where targets do not number classes from 0: cut to whole numbers they would be other classes."""
+    """Raise if targets do not number classes from 0: cut to whole numbers they would be other classes."""
     cure = "expected classes numbered from 0, or task='regression' for amounts"
     for place, number in enumerate(clients.numbers):
         y = clients.y[torch.cat([part[place] for part in (clients.train, clients.test) if part])]

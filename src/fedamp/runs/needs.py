@@ -26,7 +26,7 @@ class Needs:
     data: int  # the samples of all clients
     models: int  # states of both sides, old and new, and what travels
     training: int  # of the clients that are trained at once: moments, gradients, activations
-    free: int | None  # on the device now; None where that can't be told
+    free: int | None  # on the device now; None if that is not known
     passes: int  # samples that all clients go through, in all rounds
 
     @property
@@ -98,7 +98,7 @@ def activations(model: FlatModel, x: Tensor) -> int:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that are free on a device, or None where the system does not tell."""
+    """Return the bytes that are free on a device, or None if the system does not say."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
@@ -114,7 +114,7 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
-    """Return the needs in words, and a warning where they are more than there is."""
+    """Return the needs in words, and a warning if they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
     together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
@@ -123,7 +123,7 @@ def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
         f"clients     {len(setup.clients)}, with {samples} training samples in all",
         f"model       {facts.parameters} parameters",
         f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
-        f"work        {need.passes} sample passes in {rounds} rounds",
+        f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}",
         f"memory      {need.total / GIB:.2f} GiB: data {need.data / GIB:.2f}, models {need.models / GIB:.2f}, "
         f"training {need.training / GIB:.2f}",
     ]
@@ -132,6 +132,6 @@ def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     if need.fits:
         return lines, None
     return lines, (
-        f"this run needs about {need.total / GIB:.1f} GiB, and {(need.free or 0) / GIB:.1f} GiB are free; take fewer "
+        f"this run needs about {need.total / GIB:.1f} GiB, and {(need.free or 0) / GIB:.1f} GiB are free; use fewer "
         "clients, a smaller model or batch, or another device"
     )

@@ -33,11 +33,11 @@ def device_of(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checks.one_of("device", name.split(":")[0], ["auto", "cpu", "cuda"])
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device is {name!r}, but torch sees no CUDA device here; take cpu or auto")
+        raise UserError(f"device is {name!r}, but torch sees no CUDA device here; use cpu or auto")
     device = torch.device(name)
     if device.type == "cuda" and device.index is not None:
         if device.index >= torch.cuda.device_count():
-            raise UserError(f"device is {name!r}, but there are {torch.cuda.device_count()} GPUs, numbered from 0")
+            raise UserError(f"device is {name!r}, but the last GPU here is cuda:{torch.cuda.device_count() - 1}")
         torch.cuda.set_device(device)  # memory is measured, and graphs are recorded, on the current one
     return device
 
@@ -71,16 +71,16 @@ def first_models(
 def _copied(model: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(model)
-    except Exception as error:  # torch copies no tensor that hangs in a graph
+    except Exception as error:  # torch can't copy a tensor that is part of a graph
         why = " ".join(str(error).split())[:200]
         raise UserError(
             f"the model {type(model).__name__} can't be copied ({why}); give one that has not been used yet, or detach "
-            "what it keeps of its last pass"
+            "what it keeps from its last pass"
         ) from None
 
 
 def method_of(config: RunConfig, groups: tuple[int, ...] | None = None) -> Method:
-    """Return the method that a description names; `groups` are the clients' true ones, for an oracle."""
+    """Return the method that a configuration names; `groups` are the clients' true ones, for an oracle."""
     parameters = dict(config.method.parameters)
     if parameters.get("self_weight") == "oracle":
         parameters["self_weight"] = oracle_self_weight(groups)
@@ -88,7 +88,7 @@ def method_of(config: RunConfig, groups: tuple[int, ...] | None = None) -> Metho
 
 
 def optimizer_of(config: RunConfig, method: Method) -> Optimizer:
-    """Return the optimiser that a description names, or the method's own; the method must be able to take it."""
+    """Return the optimiser that a configuration names, or the method's own; the method must be able to use it."""
     name = config.optimizer or method.optimizer
     own = method.lr if name == method.optimizer else DEFAULT_LR.get(name, 1e-3)
     lr = own if config.lr is None else config.lr
@@ -98,10 +98,10 @@ def optimizer_of(config: RunConfig, method: Method) -> Optimizer:
 
 
 def check_optimizer(method: Method, optimizer: Optimizer) -> None:
-    """Raise where a method that rests on plain SGD is given anything else."""
+    """Raise if a method that rests on plain SGD is given anything else."""
     if method.plain_sgd_only and not optimizer.plain:
         raise UserError(
             f"optimizer is {optimizer.name} with momentum {optimizer.momentum:g} and weight decay "
             f"{optimizer.weight_decay:g}, but {type(method).__name__} rests on plain SGD steps; "
-            "take sgd without momentum and weight decay"
+            "use sgd without momentum or weight decay"
         )

@@ -1,6 +1,6 @@
 """Which replies can be used: one check for the simulation and for a federation, in the same words.
 
-A reply that is not finite, or that lies far beyond what the others do, is refused: its sender counts as absent.
+A reply that is not finite, or that is far beyond what the others send, is refused: its sender counts as absent.
 
 Symbols: u what was sent to a client, w what it replies, |w - u| its move, K_i the steps that it took.
 """
@@ -22,12 +22,12 @@ BUFFERS = ".buffers"
 CACHED = 1 << 16
 """Entries of a column block on a CPU: what is looked at three times stays in its caches."""
 SHORT = 1e-6
-"""Shorter than this is rounding, and no harm: a first control of SCAFFOLD may be 0 for most."""
+"""Shorter than this is rounding, and harmless: a first control of SCAFFOLD may be 0 for most."""
 FREE = 3.0
 """Lengths of what was sent, up to which a move is free. A client whose data say the opposite of the others' turns a
-global model round, which takes 2 (measured: up to 2.7), however little the others still move."""
+global model around, which takes 2 (measured: up to 2.7), however little the others still move."""
 MOST_STEPS = 100.0
-"""More than a hundred times as many steps as the others is as good as that."""
+"""A client with more than a hundred times as many steps as the others counts as having a hundred times as many."""
 CURE = "Lower the learning rate, or look at the data and at what is sent"
 
 Client = TypeVar("Client", bound=Hashable)
@@ -106,7 +106,7 @@ def _measured(row: Mapping[str, float]) -> Measured | None:
 
 
 def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
-    """Return how long the messages are that clients who are absent would have answered, by the reply's entries."""
+    """Return the lengths of the messages that absent clients would have answered, by the reply's entries."""
     models = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
     return {name: _sums(rows.params)["length"].tolist() for name, rows in models.items() if rows is not None}
 
@@ -119,7 +119,7 @@ def refused(
 ) -> dict[Client, Refusal]:
     """Return who is refused, and why; `waiting` are lengths of the messages of those who did not reply.
 
-    `known` are lengths that were accepted before, where somebody remembers them.
+    `known` are lengths that were accepted before, if somebody remembers them.
     """
     found: dict[Client, Refusal] = {}
     for name in dict.fromkeys(name for one in replies.values() for name in one.far):
@@ -134,10 +134,10 @@ def strays(
 ) -> dict[Client, Refusal]:
     """Return who has gone astray: further than FREE lengths of its model, and than `move_factor` times the usual move.
 
-    A model that is flipped and s times as large lies |s w + u| from u, about s + 1 lengths. An honest client moves a
-    fraction of one; where it moves more, as in the first rounds of a small model, the others do too. A flip also turns
-    the model round: 2 <w, u> = |w|^2 + |u|^2 - |w - u|^2 < 0. Who does not may go further, up to `norm_factor`: a
-    client whose targets lie far from the others' wants a longer model than they do, round after round, while they
+    A model that is flipped and s times as large is |s w + u| from u, about s + 1 lengths. An honest client moves a
+    fraction of one; if it moves more, as in the first rounds of a small model, the others do too. A flip also turns the
+    model around: 2 <w, u> = |w|^2 + |u|^2 - |w - u|^2 < 0. One that does not may go further, up to `norm_factor`: a
+    client whose targets are far from the others' needs a longer model than they do, round after round, while they
     hardly move any more (measured: 9 times as far, with targets shifted by a hundred deviations).
     """
     usual, found = usual_moves(name, replies, waiting), {}
@@ -147,19 +147,20 @@ def strays(
         factor = limits.move_factor if turned else max(limits.move_factor, limits.norm_factor)
         if far > max(FREE * sent, factor * usual[who], SHORT):
             found[who] = Refusal(
-                f"its {name} lies more than {factor:g} times as far from what was sent as the federation's median, "
-                f"and more than {FREE:g} times as far as that is long",
-                f"its {name} lies {far:.4g} from what was sent, more than {factor:g} times the federation's median of "
-                f"{usual[who]:.4g} for as many steps, and more than {FREE:g} times as far as that is long ({sent:.4g})",
+                f"its {name} is more than {factor:g} times as far from what was sent as the federation's median, "
+                f"and more than {FREE:g} times the length of what was sent",
+                f"its {name} is {far:.4g} from what was sent, more than {factor:g} times the federation's median of "
+                f"{usual[who]:.4g} for as many steps, and more than {FREE:g} times the length of what was sent "
+                f"({sent:.4g})",
             )
     return found
 
 
 def usual_moves(name: str, replies: Mapping[Client, Measured], waiting: Sequence[float]) -> dict[Client, float]:
-    """Return how far each client would go that does as the others: the lower median of their moves, for its steps.
+    """Return how far each client would go if it did as the others: the lower median of their moves, for its steps.
 
-    Who is absent counts as if it had moved by its model's length: so a few who lie can't be the median of a round in
-    which few are there. A message of zeros has no length to go by.
+    An absent client counts as if it had moved by its model's length: so a few that lie can't be the median of a round
+    in which few take part. A message of zeros has no length to go by.
     """
     stays = list(filter(None, waiting))
     walks = [(reply.far[name], reply.steps) for reply in replies.values()]
@@ -173,7 +174,7 @@ def usual_moves(name: str, replies: Mapping[Client, Measured], waiting: Sequence
 def room(ratio: float) -> float:
     """Return how many times as far as another a client may go, with `ratio` times as many steps.
 
-    It goes between as far, where training has come to its end, and in proportion, where it walks straight on: at the
+    It lies between just as far, if training has come to its end, and in proportion, if it walks straight on: at the
     beginning, or under SCAFFOLD's controls. So nobody has less room for fewer steps; for more it is the root, as in a
     random walk, or the ratio / 2.5, which with a factor of 4 on top is more than straight on.
     """
@@ -192,8 +193,8 @@ def outliers(
 
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
     median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
-    its client may have a longer one than the others, and a change by what it changes. `slack` is how many times as long
-    an entry may be besides, for a reason that is known.
+    its client may have a longer one than the others, and a change by what it changes. `slack` is a further
+    factor by which an entry may be longer, for a reason that is known.
     """
     found: dict[Client, Refusal] = {}
     for entry in dict.fromkeys(name for one in lengths.values() for name in one):
@@ -213,10 +214,10 @@ def outliers(
 
 
 def _slack(replies: Mapping[Client, Measured]) -> dict[Client, dict[str, float]]:
-    """Return how many times as long as the median entries may be, by client, where steps and moves differ.
+    """Return how many times as long as the median entries may be, by client, if steps and moves differ.
 
-    With the steps a model grows that begins with zeros, and a mean gradient, as in SCAFFOLD's controls, shrinks. And a
-    change goes with its client's move: where most have come to their end, whoever has not changes more.
+    With more steps, a model that begins with zeros grows, and a mean gradient, as in SCAFFOLD's controls, shrinks. A
+    change goes with its client's move: when most have come to their end, a client that has not changes more.
     """
     if not replies:
         return {}
@@ -235,7 +236,7 @@ def _slack(replies: Mapping[Client, Measured]) -> dict[Client, dict[str, float]]
 
 
 def _counted(entry: str) -> bool:
-    """Return whether a length goes with the samples; buffers may count batches."""
+    """Return whether a length depends on the number of samples; buffers may count batches."""
     return entry == "samples" or entry.endswith(BUFFERS)
 
 

@@ -41,7 +41,7 @@ class Kept:
 
     @property
     def why(self) -> str:
-        """Why this round was taken."""
+        """Why this round was chosen."""
         return LAST if self.validation is None else VALIDATED
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,8 +117,9 @@ class Result:
 
     def __repr__(self) -> str:
         what = "BMTA" if self.summary.metric == "accuracy" else "lowest RMSE"
-        clients, rounds = len(self.summary.per_client), len(self.scores)
-        return f"Result({self.config.method.name}, {clients} clients, {rounds} rounds, {what} {self.best:.4g})"
+        counts = {"client": len(self.summary.per_client), "round": len(self.scores)}
+        sizes = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+        return f"Result({self.config.method.name}, {sizes}, {what} {self.best:.4g})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values, as in `result.json` and `--json`; None for what is not finite."""

@@ -41,9 +41,9 @@ def play_round(
     """Play round k: server_send, client_update of the present clients, server_receive.
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
-    received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would be the end
-    of every model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned`
-    are the clients whose replies are tampered with: their warnings say so.
+    received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would ruin every
+    model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned` are
+    the clients whose replies are tampered with: their warnings say so.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -69,7 +69,7 @@ def play_round(
     events = [*diagnostics["events"], *_events(who, losses, finite, refused, checked, poisoned)]
     sound = finite & torch.tensor([i not in refused for i in who.tolist()])
     heard, ended = present.clone(), part
-    if not sound.all():  # to server and state, who is not heard was absent
+    if not sound.all():  # for the server and the states, whoever is not heard was absent
         heard[present] = sound
         reply = {name: rows[sound] for name, rows in reply.items()}
         ended = part.take(sound.nonzero()[:, 0])
@@ -119,7 +119,7 @@ def _events(
     sick = torch.stack([~loss.isfinite() for loss in losses.values()]).any(0).cpu() if losses else ~finite
     causes = {
         "the training loss of client {} is not finite": who[sick].tolist() if losses else [],
-        "the model of client {} is not finite: it is not received, and the client goes on from its last one": (
+        "the model of client {} is not finite: it is not received, and the client continues from its last one": (
             who[~finite].tolist()
         ),
     }
@@ -128,16 +128,16 @@ def _events(
         cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
     events = [text for words, bad in causes.items() for text in _with_cure(words, bad, cure, poisoned)]
     for cause in dict.fromkeys(why.cause for why in refused.values()):
-        words = f"the reply of client {{}} is refused, and counts as absent: {cause}"
+        words = f"the reply of client {{}} is refused, and its sender counts as absent: {cause}"
         bad = [i for i, why in refused.items() if why.cause == cause]
-        events += _with_cure(words, bad, f"{reply_checks.CURE}; replies=any takes every reply", poisoned)
+        events += _with_cure(words, bad, f"{reply_checks.CURE}; replies=any accepts every reply", poisoned)
     return events
 
 
 def _with_cure(words: str, bad: Sequence[int], cure: str, poisoned: Collection[int]) -> list[str]:
     """Return an event for those who are poisoned on purpose, and one for the others, who need a cure."""
     groups = {
-        "That is meant: it is poisoned on purpose": [i for i in bad if i in poisoned],
+        "This is intended: it is poisoned on purpose": [i for i in bad if i in poisoned],
         cure: [i for i in bad if i not in poisoned],
     }
     return [f"{words.replace('{}', ', '.join(map(str, some)))}. {end}" for end, some in groups.items() if some]

@@ -44,13 +44,13 @@ class Setup:
     clients: Clients
     w: Rows  # the first models, (m, d)
     choice: Choice  # the way of training, and why
-    facts: Facts  # what is written down of data, model and way
+    facts: Facts  # what is written down about data, model and way
     schema: Schema | None  # of a user's own silos
     tamper: Tamper
-    warnings: tuple[str, ...] = ()  # about the data: what was guessed, or may not be meant
+    warnings: tuple[str, ...] = ()  # about the data: what was guessed, or may not be intended
 
     def as_before(self, way: Mapping[str, Any]) -> Setup:
-        """Return it with the way of training that a checkpoint was made with: the last digits depend on it."""
+        """Return the same with the way of training that a checkpoint was made with: the last digits depend on it."""
         trainer = self.trainer.changed(engine=way["engine"], chunk=way["chunk"])
         choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=way["threads"])
         facts = replace(self.facts, engine=choice.engine, threads=choice.threads)
@@ -74,7 +74,7 @@ def assemble(
     method: Method | None = None,
     data_dir: Path | None = None,
 ) -> Setup:
-    """Return what a configuration stands for. Clients, model or method that are given replace what it names."""
+    """Return what a configuration describes. Clients, model or method that are given replace what it names."""
     if method is None:
         checks.one_of("method", config.method.name, METHODS)  # before any data is touched
     material = _material(config, clients, data_dir)
@@ -143,7 +143,7 @@ def _way_of_training(
 def _facts(
     config: RunConfig, material: Material, clients: Clients, trainer: Trainer, choice: Choice, method: Method
 ) -> Facts:
-    """Return what is written down of a run besides its configuration."""
+    """Return what is written down about a run besides its configuration."""
     return replace(
         material.facts,
         task=material.task.name,

@@ -1,4 +1,4 @@
-"""What may go wrong on purpose: clients that miss a round, and clients that send something else than their model."""
+"""What may go wrong on purpose: clients that miss a round, and clients that send something other than their model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedamp.rows import Message, Rows
 def draw_present(seed: int, k: int, num_clients: int, absent: float) -> Tensor:
     """Return who takes part in round k, `(m,)` bool: each client is away with probability `absent`.
 
-    At least one is present: where all would be away, the one that was nearest to coming comes.
+    At least one is present: if all would be away, the one that came nearest to taking part does.
     """
     checks.share("absent", absent)
     draws = torch.tensor([seeds.generator(seed, "absent", i, k).random() for i in range(num_clients)])

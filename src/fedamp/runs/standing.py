@@ -1,4 +1,4 @@
-"""Where a run stands after a round: the states of both sides, and what has to be remembered of the rounds before."""
+"""Where a run stands after a round: the states of both sides, and what has to be remembered from the rounds before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Standing:
     server: State
     clients: State
     xi: tuple[Tensor, ...] = ()  # of rounds 1 to k, for methods that have it
-    best: Mapping[str, Snapshot] = field(default_factory=dict)  # where there is validation: by entry
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry
 
     @classmethod
     def first(cls, setup: Setup) -> Standing:
@@ -38,7 +38,7 @@ class Standing:
         return cls(checkpoint.k, checkpoint.server, checkpoint.clients, xi, checkpoint.best)
 
     def checkpoint(self, setup: Setup) -> Checkpoint:
-        """Return it as it is saved."""
+        """Return the checkpoint that saves it."""
         return Checkpoint(self.k, self.server, self.clients, self.weights, setup.way, self.best)
 
     @property

@@ -1,4 +1,4 @@
-"""How clients train, the same in every round: what is configured. What it is done with is a `Trainer`."""
+"""How clients train, the same in every round: what is configured. A `Trainer` does it."""
 
 from __future__ import annotations
 

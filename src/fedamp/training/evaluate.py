@@ -26,10 +26,10 @@ same ones in every round, so that rounds and models are compared under the same 
 
 @dataclass(frozen=True)
 class Scores:
-    """One number a client, `(n,)` each, on the CPU in float64."""
+    """One number per client, `(n,)` each, on the CPU in float64."""
 
     metric: Tensor  # accuracy, 0 to 1; or for regression the root mean squared error
-    loss: Tensor  # mean loss a sample
+    loss: Tensor  # mean loss per sample
 
 
 def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> Scores:
@@ -64,13 +64,13 @@ def _one(trainer: Trainer, clients: Clients, row: Rows, number: int, positions: 
 
 def _keys(trainer: Trainer, numbers: Sequence[int]) -> Tensor:
     """Return the keys of the masks under which clients are scored, `(n, 2)`."""
-    if not trainer.config.draws_when_scored:  # they take their time, and are not needed
+    if not trainer.config.draws_when_scored:  # they take time, and are not needed
         return torch.zeros((len(numbers), 2), dtype=torch.int32)
     return torch.stack([dropout_key(trainer.config.seed, number, NO_ROUND) for number in numbers])
 
 
 def _masks(trainer: Trainer, key: Tensor, t: int) -> AbstractContextManager[object]:
-    # Only where they are needed: torch leaves its fast way through a transformer where functions are watched.
+    # Only if they are needed: torch leaves its fast path through a transformer when functions are watched.
     return CoordinateDropout(key, t) if trainer.config.draws_when_scored else nullcontext()
 
 
@@ -81,7 +81,7 @@ def _counts(trainer: Trainer, output: Tensor, y: Tensor) -> Tensor:
 
 
 def _stacked(trainer: Trainer, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
-    """Return mean tally and loss of all clients, `(n, 2)`, or None where they hold unequal numbers of samples."""
+    """Return mean tally and loss of all clients, `(n, 2)`, or None if they hold unequal numbers of samples."""
     size = len(held[0])
     if any(len(positions) != size for positions in held) or size > BATCH:
         return None

@@ -52,7 +52,7 @@ class LocalTraining(ABC):
         return self.config.optimizer.lr
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
-        """Return where the rows end that start at `start` (rows, or a dict of them) and follow `direction`."""
+        """Return where the rows that start at `start` (rows, or a dict of them) and follow `direction` end."""
         pull = None
         if direction is proximal:
             context, pull = _split_pull(context, self.lr)

@@ -16,7 +16,7 @@ from fedamp.training.tasks_and_metrics import Task
 
 
 def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task) -> None:
-    """Raise where the module can't take the data, has other outputs than the task needs, or keeps what it has seen."""
+    """Raise if the module can't take the data, has other outputs than the task needs, or keeps what it has seen."""
     name, few = type(model.module).__name__, clients.few()
     x = few[0, :2]
     for training, what in ((False, f"the model {name} fails on"), (True, f"a training step of {name} fails on")):

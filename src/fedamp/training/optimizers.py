@@ -20,10 +20,10 @@ ADAM_EPS = 1e-8
 
 @dataclass(frozen=True)
 class Pull:
-    """The pull of a penalty strength/2 |w - anchor|^2, to be taken where a step ends and not where it begins.
+    """The pull of a penalty strength/2 |w - anchor|^2, to be applied where a step ends, not where it begins.
 
-    A step along the penalty's gradient overshoots where lr strength > 1, and from 2 on it runs away. Taken at its end
-    (a backward Euler step) it comes the nearer to the anchor the stronger it is, and never beyond.
+    A step along the penalty's gradient overshoots if lr strength > 1, and from 2 on it diverges. Applied at the end (a
+    backward Euler step), the stronger the pull, the nearer the step comes to the anchor, and it never goes beyond.
     """
 
     anchor: Tensor  # (n, d)
@@ -68,7 +68,7 @@ class Optimizer:
             direction = direction + self.weight_decay * w
         if self.name == "adam":
             first, second = moments
-            # The fused kernel reads memory as it lies: a method's direction may be a view, or of another type.
+            # The fused kernel reads memory as it is laid out: a method's direction may be a view, or of another type.
             direction = direction.to(w.dtype).contiguous()
             # One pass over the rows instead of seven: on a GPU, and for large models, that is what a step costs.
             adam(

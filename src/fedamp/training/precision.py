@@ -19,7 +19,7 @@ def resolve(precision: str, device: torch.device) -> str:
     if precision == "auto":
         return "tf32" if device.type == "cuda" else "fp32"
     if precision == "tf32" and device.type != "cuda":
-        raise UserError(f"precision is tf32, which only a GPU has, and this is {device.type}; take fp32 or bf16")
+        raise UserError(f"precision is tf32, which only a GPU has, and this is {device.type}; use fp32 or bf16")
     return precision
 
 
@@ -36,7 +36,7 @@ def use_precision(precision: str, device: torch.device) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
     matmul.allow_tf32 = cudnn.allow_tf32 = precision != "fp32"
-    # The fastest convolution is found by trying, and may be another one the next time: not where bits count.
+    # The fastest convolution is found by trying, and may be a different one next time: not if every bit counts.
     cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
     try:
         with _autocast(precision, device):

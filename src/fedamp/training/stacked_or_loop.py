@@ -40,7 +40,7 @@ MEMORY_SHARE = 0.4
 """Share of a GPU's free memory that the clients stacked at once may take: recorded passes need it twice."""
 
 COMPILE_PAYS = 2e14
-"""Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s a shape."""
+"""Parameters times sample passes of a run, from which torch.compile saves more than it takes: some 10 s per shape."""
 
 COMPILE_SHAPES = 6
 """Shapes of a stack's batches beyond which compiling never pays."""
@@ -48,10 +48,10 @@ COMPILE_SHAPES = 6
 
 @dataclass(frozen=True)
 class Choice:
-    """The way that was taken, and why."""
+    """The way that was chosen, and why."""
 
     engine: str  # "stacked" or "loop"
-    chunk: int  # clients stacked at once, at the most
+    chunk: int  # clients stacked at once, at most
     threads: int  # of torch on the CPU
     why: str
     warning: str | None = None
@@ -60,9 +60,9 @@ class Choice:
 def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
     """Return how to train these clients.
 
-    `auto` stacks where there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
+    `auto` stacks if there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
     parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't
-    take is looped in any case.
+    handle is looped in any case.
     """
     checks.one_of("engine", requested, ENGINES)
     device, num_params = clients.x.device, trainer.model.num_params
@@ -77,7 +77,7 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
         if device.type == "cpu" and (work := step_work(trainer, clients)) > STACKED_WORK:
-            return loop(f"{work} multiply-adds a step on a CPU, more than {STACKED_WORK}")
+            return loop(f"{work} multiply-adds per step on a CPU, more than {STACKED_WORK}")
     if trainer.model.side_by_side and not same_as_loop(trainer.model, clients.few()):
         trainer.model.only_vmap()
     fault = _fault(trainer, clients, w, "stacked")
@@ -89,7 +89,7 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -
             raise UserError(f"a training step of {type(trainer.model.module).__name__} fails: {plain}")
         name = type(trainer.model.module).__name__
         warning = f"{name} can't be trained for all clients at once ({fault}); clients train one at a time instead"
-        return loop("vmap can't take the model", warning)
+        return loop("vmap can't handle the model", warning)
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
     if device.type == "cuda":
         chunk = _chunk_for_memory(trainer, clients, w)
@@ -118,7 +118,7 @@ def compile_pays(trainer: Trainer, clients: Clients, rounds: int) -> bool:
 
 
 def _chunk_for_memory(trainer: Trainer, clients: Clients, w: Rows) -> int:
-    """Return how many clients fit a GPU's memory, from what a step of two takes. Too many are halved on the way."""
+    """Return how many clients fit a GPU's memory, from what a step of two takes; too many are halved on the way."""
     two = torch.arange(min(2, len(clients)))
     probe = trainer.changed(batching=Batching(trainer.config.batching.batch_size, steps=1), engine="stacked")
     torch.cuda.empty_cache()
@@ -131,7 +131,7 @@ def _chunk_for_memory(trainer: Trainer, clients: Clients, w: Rows) -> int:
 
 
 def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
-    """Return why one step of two clients fails in one of the two ways, or None where it does not."""
+    """Return why one step of two clients fails in one of the two ways, or None if it does not."""
     # A model of its own, and two steps: what a pass leaves behind in a module must not be there when the run begins.
     model = FlatModel(trainer.model.fresh())
     if not trainer.model.side_by_side:

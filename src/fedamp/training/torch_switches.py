@@ -21,7 +21,7 @@ def use_threads(threads: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def use_deterministic(wanted: bool) -> Iterator[None]:
-    """Let torch use only algorithms that give the same bits every time, where that is wanted."""
+    """Let torch use only algorithms that give the same bits every time, if that is wanted."""
     before = torch.are_deterministic_algorithms_enabled()
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
@@ -35,7 +35,7 @@ def use_deterministic(wanted: bool) -> Iterator[None]:
 def keep_freed_memory() -> None:
     """Let the C library keep what a step frees for the next one: new pages can take a third of a CPU's time.
 
-    For glibc alone, and for the rest of the process; elsewhere nothing happens.
+    Only with glibc, and for the rest of the process; elsewhere nothing happens.
     """
     trim, from_map = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
     with contextlib.suppress(OSError, AttributeError):

@@ -50,7 +50,7 @@ class Trainer:
         Many short runs on a GPU otherwise spend most of their time preparing.
         """
         mine, theirs = ((repr(one.model.module), one.task, one.config.precision) for one in (self, other))
-        if mine != theirs:  # all that can be seen from here; that it is one model is the caller's word
+        if mine != theirs:  # all that can be seen from here; that it is the same model, the caller promises
             raise ValueError("the other run has another model, task or precision, so its passes can't be reused")
         again = Trainer(other.model, self.config, other.events)
         again.gradients = other.gradients

@@ -57,7 +57,7 @@ def test_bad_sigma(name, bad):
 @pytest.mark.parametrize("bad", [2, 0, math.inf, math.nan, "x"])
 @pytest.mark.parametrize("name", ["mcp", "scad"])
 def test_bad_theta(name, bad):
-    with pytest.raises(ValueError, match=r"theta is .*expected a finite number over 2"):
+    with pytest.raises(ValueError, match=r"theta is .*expected a finite number above 2"):
         make_attention(name, 1.0, bad)
 
 

@@ -1,4 +1,4 @@
-"""What every setting is: counts of each class for each client, and the samples that are dealt by them."""
+"""What every setting is: counts of each class for each client, and the samples that are dealt accordingly."""
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, fields
@@ -20,7 +20,7 @@ class Assignment:
 
     train: tuple[Ints, ...]
     test: tuple[Ints, ...]
-    groups: tuple[int, ...] | None  # the true group of each client, where the setting has groups
+    groups: tuple[int, ...] | None  # the true group of each client, if the setting has groups
     shared: int  # training samples held by more than one client
     shared_test: int  # test samples held by more than one client
 
@@ -38,9 +38,9 @@ class Setting(ABC):
         100, "How many samples each client is tested on.", unit="samples", range="1 or more", source=PAPER
     )
     share_samples: bool = about(
-        False, "Whether clients may have training samples in common where a class has too few.", source="ours"
+        False, "Whether clients may have training samples in common if a class has too few.", source="ours"
     )
-    size_parameter: ClassVar[str] = "samples"  # what to lower where a class has too few
+    size_parameter: ClassVar[str] = "samples"  # what to lower if a class has too few
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
@@ -58,7 +58,7 @@ class Setting(ABC):
         """Return the same for testing, given the counts for training."""
 
     def true_groups(self, num_clients: int) -> tuple[int, ...] | None:
-        """Return the group of each client, where the setting has groups."""
+        """Return the group of each client, if the setting has groups."""
         return None
 
     def assign(

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 def evenly(amount: int, rows: Iterable[int], bins: int, seed: int, purpose: str) -> Ints:
     """Spread an amount over bins in each row: counts in a row differ by at most 1, and so do the column sums.
 
-    What is left over goes to the bins that have least so far, at random among equals; so a row depends on
+    What is left over goes to the bins that have the least so far, at random among equals; so a row depends on
     those before it, but not on those after it. `rows` are the coordinates of their streams.
     """
     counts = []
@@ -38,7 +38,7 @@ def proportional(kind: str, amount: int, have: Ints, num_clients: int, seed: int
     if amount > total:
         raise UserError(f"the {kind} pool has {total} samples, but a client asks for {amount}; lower {parameter}")
     whole = amount * have // total
-    # Where the pool is enough for all, what one client draws is gone for the next.
+    # If the pool is enough for all, what one client draws is gone for the next.
     enough = amount * num_clients <= total
     left = have - whole * (num_clients if enough else 1)
     counts = []
@@ -69,7 +69,7 @@ def apportion(total: int, weights: NDArray[np.float64], most: Ints | int) -> Int
 def deal(
     kind: str, labels: NDArray[Any], pool: Ints, counts: Ints, seed: int, parameter: str, may_share: bool
 ) -> tuple[tuple[Ints, ...], int]:
-    """Return each client's positions, counted ones of each class's shuffled deck, and how many are shared."""
+    """Return each client's positions, dealt by its counts from each class's shuffled deck, and how many are shared."""
     ends = np.bincount(labels[pool], minlength=counts.shape[1]).cumsum()
     decks = np.split(pool[np.argsort(labels[pool], kind="stable")], ends[:-1])
     dealt, owners, shared = [], [], 0

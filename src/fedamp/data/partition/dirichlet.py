@@ -15,7 +15,7 @@ MOST_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Dirichlet(Setting):
-    """Each class is split among the clients in proportions from Dirichlet(beta): the smaller, the more skewed.
+    """Each class is split among the clients in proportions from Dirichlet(beta): the smaller beta, the more skewed.
 
     All training samples are used, once each. Proportions are drawn again until every client has `min_samples`.
     """
@@ -23,11 +23,11 @@ class Dirichlet(Setting):
     beta: float = about(
         0.5,
         "How even the proportions are: the smaller, the more skewed.",
-        range="over 0",
+        range="above 0",
         source="ours: the paper has no such setting",
     )
     min_samples: int = about(
-        10, "How many training samples every client has at least.", unit="samples", range="1 or more", source="ours"
+        10, "How many training samples each client has at least.", unit="samples", range="1 or more", source="ours"
     )
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Dirichlet(Setting):
         raise UserError(f"{tried} gave {need}; raise beta, or lower min_samples or the number of clients")
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
-        """Return test_samples for each client in its training proportions, of no class more than the pool has."""
+        """Return test_samples for each client in its training proportions, but of no class more than the pool has."""
         for client, most in enumerate((train > 0) @ have):
             if most < self.test_samples:
                 asks = f"client {client} asks for {self.test_samples}"

@@ -1,4 +1,4 @@
-"""Pathological: every client has a few of the classes, and nothing of the others."""
+"""Pathological: every client has a few of the classes, and none of the others."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -40,7 +40,7 @@ class Pathological(Setting):
             checks.count(f"samples with {self.classes} classes", self.samples, least=self.classes)
 
     def train_counts(self, have: Ints, num_clients: int, seed: int) -> Ints:
-        """Return counts that are over 0 for c classes of each client."""
+        """Return counts that are above 0 for c classes of each client."""
         check_classes(have)
         if self.classes > len(have):
             raise UserError(f"classes is {self.classes}, but there are {len(have)} in all; lower classes")

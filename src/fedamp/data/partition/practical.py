@@ -1,4 +1,4 @@
-"""Practical: groups of clients alike, each with its dominating classes and some of every other."""
+"""Practical: groups of similar clients, each with its dominating classes and some samples of every other."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ class Practical(Setting):
     groups: int = about(5, "How many groups of clients there are.", unit="groups", range="1 or more", source="ours")
     group_clients: tuple[int, ...] | None = about(
         None,
-        "How many clients each group has; by default as equal as can be.",
+        "How many clients each group has; by default as equal as possible.",
         unit="clients",
         range="one number per group, 1 or more; their sum is the number of clients",
         source=f"{PAPER}, gives 10, 26, 26 for EMNIST; the default is ours",
     )
     group_classes: tuple[int, ...] | None = about(
         None,
-        "How many dominating classes each group has; by default as equal as can be.",
+        "How many dominating classes each group has; by default as equal as possible.",
         unit="classes",
         range="one number per group, 1 or more; their sum is the number of classes",
         source=f"{PAPER}, gives 10, 26, 26 for EMNIST; the default is ours",
     )
     share: float = about(
-        0.8, "Which share of a client's samples is of its dominating classes.", range="0 to 1", source=PAPER
+        0.8, "What share of a client's samples comes from its dominating classes.", range="0 to 1", source=PAPER
     )
     sizes: int | tuple[int, ...] | None = about(
         None,
@@ -85,7 +85,7 @@ class Practical(Setting):
         return self._counts("training", sizes, len(have), num_clients, seed)
 
     def test_counts(self, have: Ints, train: Ints, seed: int) -> Ints:
-        """Return test_samples for each client in the same shares; where they are too few, some classes go without."""
+        """Return test_samples for each client in the same shares; if they are too few, some classes get none."""
         return self._counts("test", (self.test_samples,) * self.groups, len(have), len(train), seed)
 
     def _group_of_each(self, what: str, given: tuple[int, ...] | None, total: int) -> Ints:

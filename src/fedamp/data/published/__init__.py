@@ -1,1 +1,1 @@
-"""Data sets that others have published: which files they are, where they lie, how to get, check and read them."""
+"""Data sets that others have published: which files they are, where they are kept, how to get, check and read them."""

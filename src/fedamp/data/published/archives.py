@@ -1,9 +1,9 @@
-"""Members of a downloaded archive, unpacked with nothing believed: not their names, not their sizes, not their kinds.
+"""Members of a downloaded archive, unpacked without trusting their names, their sizes or their kinds.
 
-Not by pooch's Unzip and Untar, which can't keep what is kept here:
+pooch's Unzip and Untar are not used, since they can't guarantee this:
 - They unpack every member whose normalised name *begins* with a wanted one, under the archive's own name for it. Here a
-  name is compared and never used: where a file goes, our own list says.
-- They have no limit to what a member, or a whole archive, unpacks to.
+  name is compared and never used: our own list says where a file goes.
+- They set no limit on what a member, or a whole archive, unpacks to.
 - Untar lists the whole archive first, however much that unpacks, and makes links; in Python 3.11 it passes no filter to
   `tarfile`, so that `../` and absolute names lead outside.
 """
@@ -61,7 +61,7 @@ def _tar_members(tar: tarfile.TarFile) -> Iterator[Member]:
     for info in tar:
         if info.offset_data + info.size > _MOST_UNPACKED:
             raise UserError(f"it unpacks to more than {_MOST_UNPACKED} bytes")
-        if info.isreg():  # not a link, which could stand for any file of this machine
+        if info.isreg():  # not a link, which could point to any file on this machine
             yield info.name, info.size, partial(_open_tarred, tar, info)
 
 

@@ -1,4 +1,4 @@
-"""Which files the published data sets have, where their publishers keep them, and how a right copy is known."""
+"""Which files the published data sets have, where their publishers keep them, and how a correct copy is recognised."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from fedamp.data.published.formats.common import MOST_BYTES
 
 @dataclass(frozen=True)
 class File:
-    """A published file. `checksum` is "sha256:..." or "md5:...", "" where none is known; `size` 0 likewise."""
+    """A published file. `checksum` is "sha256:..." or "md5:...", "" if none is known; `size` is 0 likewise."""
 
     name: str  # within the data set's folder
     kind: Literal["idx", "cifar100", "text"]
@@ -17,7 +17,7 @@ class File:
 
     @property
     def needed(self) -> bool:
-        """Whether a data set can't be loaded without it: the names of labels are for people alone."""
+        """Whether a data set can't be loaded without it: the names of labels are only for people."""
         return self.kind != "text"
 
     @property

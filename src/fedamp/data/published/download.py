@@ -1,7 +1,7 @@
-"""Getting the published data sets from their publishers: with `transfer`, the only place here that goes online.
+"""Downloading the published data sets from their publishers: with `transfer`, the only module here that goes online.
 
-What is fetched lies in a temporary folder next to its place until it has been checked, and is then renamed. So
-a half file is never taken for a whole one, and a download that broke off begins again.
+What is fetched stays in a temporary folder next to its destination until it has been checked, and is then moved. So
+half a file is never taken for a whole one, and a download that was interrupted begins again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fedamp.errors import UserError
 
 
 def fetch(name: str, folder: Path, progress: bool = False, sources: Mapping[str, Source] = SOURCES) -> None:
-    """Get the files of a data set into its folder in a data folder; those that are there and right are left alone.
+    """Get the files of a data set into its folder in a data folder; correct ones that are there are left alone.
 
-    An archive is not fetched just for a text with the names of labels, which nothing here reads.
+    An archive is not fetched just for a text file with the names of labels, which nothing here reads.
     """
     checks.one_of("data set", name, sources)
     source, own = sources[name], folder / name
@@ -89,7 +89,7 @@ class _Fetch:
         if fault := file_fault(self.name, file, path):
             cause = fault.removesuffix(advice(self.name)).replace(str(path), file.name)
             raise self._not_fetched(url, f"not the file that was published: {cause}")
-        path.chmod(0o644)  # pooch's temporary files are its user's alone, and a data folder may be shared
+        path.chmod(0o644)  # only their owner can read pooch's temporary files, and a data folder may be shared
         place = self.own / file.name
         place.parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, place)

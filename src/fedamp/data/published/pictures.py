@@ -33,7 +33,7 @@ def load_mnist(folder: Path) -> Dataset:
 
 
 def load_fmnist(folder: Path) -> Dataset:
-    """Clothes of a shop, Fashion-MNIST (Xiao et al. 2017): 60,000 + 10,000 grey pictures of 28 x 28, 10 classes."""
+    """Clothes from a shop, Fashion-MNIST (Xiao et al. 2017): 60,000 + 10,000 grey pictures of 28 x 28, 10 classes."""
     parts = [_idx_part("fmnist", folder, f"{part}-{{}}-ubyte.gz", 10) for part in ("train", "t10k")]
     return _official("fmnist", parts, 10, "Fashion-MNIST, Zalando's articles (Xiao, Rasul & Vollgraf 2017, MIT)")
 
@@ -41,7 +41,7 @@ def load_fmnist(folder: Path) -> Dataset:
 def load_emnist(folder: Path) -> Dataset:
     """Digits and letters, EMNIST ByClass (Cohen et al. 2017): 814,255 grey pictures of 28 x 28, 62 classes.
 
-    Classes are 0-9, A-Z, a-z in this order. The files hold each picture transposed; here it stands upright.
+    Classes are 0-9, A-Z, a-z in this order. The files hold each picture transposed; here it is upright.
 
     Where both train files are absent, the 116,323 pictures of the test split are all there is: within each class
     80 % of them, rounded, are for training and the rest for testing, drawn once with a seed of its own, and the
@@ -90,7 +90,7 @@ def _idx_part(name: str, folder: Path, files: str, num_classes: int, *, transpos
     """Return pictures and labels of a split whose two files are named alike but for their kind."""
     at = find(name, folder, files.format("images-idx3"))
     labels_at = find(name, folder, files.format("labels-idx1"))
-    labels = read_idx(labels_at, name)  # before the pictures: they take long
+    labels = read_idx(labels_at, name)  # before the pictures, which take longer
     if labels.ndim != 1:
         raise UserError(f"{labels_at} has shape {labels.shape}; expected (N,), one label each{advice(name)}")
     if labels.max() >= num_classes:
@@ -116,7 +116,7 @@ def _official(
 ) -> Dataset:
     """Return a data set with the split of its publisher, train and test."""
     labels = np.concatenate([part for _, part in parts])
-    # Into an array that is there: transposed pictures would stay transposed in memory.
+    # Into an existing array: transposed pictures would stay transposed in memory.
     pictures = np.empty((len(labels), *parts[0][0].shape[1:]), np.uint8)
     np.concatenate([part for part, _ in parts], out=pictures)
     num_train = len(parts[0][1])

@@ -58,7 +58,7 @@ def _size(path: Path | None) -> int:
 
 
 def check(name: str, folder: Path, sources: Mapping[str, Source] = SOURCES) -> list[str]:
-    """Return the faults of a data set in a data folder, none where all is well: every file is hashed and read.
+    """Return the faults of a data set in a data folder, none if all is well: every file is hashed and read.
 
     A file that has no known checksum, or was unpacked, is only read.
     """
@@ -82,7 +82,7 @@ def file_fault(name: str, file: File, path: Path) -> str:
     """Return what is wrong with a copy of a published file, "" if nothing: its checksum, else its content."""
     try:
         if file.checksum and path.name == Path(file.name).name:
-            # What has the right checksum was read by whoever published it; a copy with a wrong one isn't worth it.
+            # A copy with the right checksum need not be read, and one with a wrong checksum isn't worth reading.
             algorithm, _, expected = file.checksum.partition(":")
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, algorithm).hexdigest()

@@ -1,4 +1,4 @@
-"""One file from a URL, at most as long as it may be, and all of it; pooch sees to its checksum."""
+"""One file from a URL, no longer than it may be, and all of it; pooch checks its checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from fedamp.errors import UserError
 
-TIMEOUT = 30.0  # seconds without an answer, not for the whole
+TIMEOUT = 30.0  # seconds without an answer, not for the whole download
 _CHUNK = 1 << 16
 
 
@@ -48,7 +48,7 @@ class Download:
         """Download `url` to `output_file`; a fault is an error of requests or urllib3, or a ValueError."""
         import requests  # type: ignore[import, unused-ignore]
 
-        # NIST refuses clients without a name. Compressed once more on the way, the length would say nothing.
+        # NIST refuses clients without a name. If compressed again on the way, the length would say nothing.
         headers = {"User-Agent": "fedamp", "Accept-Encoding": "identity"}
         with requests.get(url, stream=True, timeout=TIMEOUT, headers=headers) as response:
             response.raise_for_status()
@@ -60,16 +60,16 @@ class Download:
                 for chunk in chunks:
                     received += len(chunk)
                     if received > self.limit:
-                        raise ValueError(f"it is longer than the {self.limit} bytes that it may have")
+                        raise ValueError(f"it is longer than the {self.limit} bytes allowed")
                     target.write(chunk)
                     advance(len(chunk))
-            if length is not None and received != length:  # urllib3 sees to it from version 2 on
+            if length is not None and received != length:  # urllib3 checks this itself from version 2 on
                 raise ValueError(f"{received} bytes arrived, {length} were announced")
 
 
 @contextmanager
 def _bar(shown: bool, url: str, length: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar that grows with the download, and give the function that moves it on."""
+    """Show a bar that grows with the download, and yield the function that advances it."""
     if not shown:
         yield lambda size: None
         return

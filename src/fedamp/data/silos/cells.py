@@ -11,7 +11,7 @@ LONGEST_WORD = 200
 
 
 def as_number(text: str) -> float | int | None:
-    """Return the number that a cell holds, None where it holds a word; NaN and infinity are numbers here.
+    """Return the number that a cell holds, None if it holds a word; NaN and infinity are numbers here.
 
     >>> as_number(" 12 "), as_number("1e3"), as_number("1_000"), as_number("F")
     (12, 1000.0, None, None)

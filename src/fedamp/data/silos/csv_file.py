@@ -27,7 +27,7 @@ def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
             hint = "; expected commas between cells"
         raise UserError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}")
     if len(header) < 2:
-        raise UserError(f"the only column is {label!r}; expected features beside the labels")
+        raise UserError(f"the only column is {label!r}; expected features besides the labels")
     if not rows:
         raise UserError("there is a header but there are no rows; expected at least one row")
     numbers: list[NDArray[np.float64]] = []
@@ -97,7 +97,7 @@ def _check_header(header: Sequence[str]) -> None:
 
 
 def _numbers(column: str, cells: Sequence[str], lines: Sequence[int]) -> NDArray[np.float64] | None:
-    """Return a column's numbers; None where no cell is a number, which makes it a column of words."""
+    """Return a column's numbers; None if no cell is a number, which makes it a column of words."""
     try:  # what most columns need; asking of each cell what it is nearly doubles the time
         fast = np.array([float(cell) for cell in cells])
         if np.isfinite(fast).all() and not any("_" in cell for cell in cells):
@@ -128,7 +128,7 @@ def _numbers(column: str, cells: Sequence[str], lines: Sequence[int]) -> NDArray
 
 
 def _labels(column: str, cells: Sequence[str], lines: Sequence[int]) -> Array:
-    """Return labels as whole numbers where all are, else as numbers, else as text."""
+    """Return labels as whole numbers if all are, else as numbers, else as text."""
     values = [as_number(cell) for cell in cells]
     for line, cell, value in zip(lines, cells, values, strict=True):
         if not _usable(value, cell):

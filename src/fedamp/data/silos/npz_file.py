@@ -22,7 +22,7 @@ def read_npz(file: IO[bytes], name: str) -> RawSilo:
             "expected x (samples, ...) and y (samples,)"
         )
     x, y = arrays["x"], arrays["y"]
-    # Of one width and byte order, so that later code has few types to know; uint8 stays, as it means pictures.
+    # Of one width and byte order, so that later code has few types to handle; uint8 stays, as it means pictures.
     if x.dtype == np.float16 or x.dtype.kind == "b":
         x = x.astype(np.float32)
     elif x.dtype.kind == "f" and x.dtype.itemsize > 8:
@@ -48,7 +48,7 @@ def _load_npz(file: IO[bytes]) -> dict[str, Array]:
                     if array is not None and not isinstance(array, np.ndarray):
                         refused = refused or f"its entry {key!r} is not an array"
                     elif array is not None and array.dtype.kind == "U":
-                        array.tolist()  # raises where a character is out of range
+                        array.tolist()  # raises if a character is out of range
     except Exception as error:
         # Whatever a damaged archive makes zipfile, zlib or numpy raise: the file can't be read.
         if "Object arrays" in str(error):

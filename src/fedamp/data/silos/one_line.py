@@ -1,4 +1,4 @@
-"""Values, lists and paths as they stand in a message of one line: short, and with nothing that would break it."""
+"""Values, lists and paths as they appear in a one-line message: short, and with nothing that would break the line."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def shown(path: Path) -> str:
-    """Return a path for an error's one line."""
+    """Return a path for a one-line error."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def brief(value: object, most: int = 60) -> str:
-    """Return a value for an error's one line, cut where it is long."""
+    """Return a value for a one-line error, cut if it is long."""
     text = repr(value)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def listed(values: Iterable[object], most: int = 12) -> str:
-    """Return values for an error's one line; of many, the first and the count of the others.
+    """Return values for a one-line error; of many, the first ones and the count of the others.
 
     >>> listed(["a", "b", "c"], most=2)
     "'a', 'b' and 1 more"
@@ -29,7 +29,7 @@ def listed(values: Iterable[object], most: int = 12) -> str:
 
 
 def differing_names(what: str, expected: Collection[str], found: Collection[str]) -> str:
-    """Return in words which names are missing and which are not expected; "" where both have the same.
+    """Return in words which names are missing and which are not expected; "" if both are the same.
 
     >>> differing_names("column", ["age", "sex"], ["age", "size", "ward"])
     "column 'sex' is missing and columns 'size', 'ward' are not expected"
@@ -46,6 +46,6 @@ def differing_names(what: str, expected: Collection[str], found: Collection[str]
 
 
 def one_line(text: str, most: int = 160) -> str:
-    """Return a text from elsewhere, cut where it is long, with nothing in it that would break a line."""
+    """Return a text from elsewhere, cut if it is long, with nothing in it that would break a line."""
     text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= most else f"{text[: most - 3]}..."

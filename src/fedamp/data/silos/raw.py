@@ -87,7 +87,7 @@ class RawSilo:
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The names of x's columns, in order; none where the silo isn't a table."""
+        """The names of x's columns, in order; none if the silo isn't a table."""
         return tuple(column for column in self.columns or () if column not in self.words)
 
 

@@ -6,7 +6,7 @@ Nothing is agreed on, scaled or encoded here: that is `schema`'s work, as no sil
 from __future__ import annotations
 
 import io
-import os.path  # its questions are answered where Path's raise: a folder that may not be searched
+import os.path  # it answers where Path would raise: in a folder that may not be searched
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def _read_file(path: Path, name: str, label: str | None) -> RawSilo:
 
 
 def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawSilo:
-    """Return one silo of the rows of several files."""
+    """Return one silo with the rows of several files."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -125,7 +125,7 @@ def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawS
             )
     ys = [part.y for part in parts]
     if any(y.dtype.kind == "U" for y in ys) and not all(y.dtype.kind == "U" for y in ys):
-        # One file may have numbers only where another has words too: a label's name is the same in both.
+        # One file may have only numbers while another has words too: a label's name is the same in both.
         ys = [np.array([label_name(value) for value in y.tolist()]) for y in ys]
     orders = [[part.numeric.index(column) for column in first.numeric] for part in parts]
     xs = [part.x if first.columns is None else part.x[:, order] for part, order in zip(parts, orders, strict=True)]
@@ -134,13 +134,13 @@ def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawS
 
 
 def _difference(part: RawSilo, first: RawSilo) -> str:
-    """Return in words what keeps a silo's file from being joined to its first; "" where nothing does."""
+    """Return in words what keeps a silo's file from being joined to its first; "" if nothing does."""
     if columns := differing_names("column", first.columns or (), part.columns or ()):
         return columns
     if mixed := sorted(set(part.words) ^ set(first.words)):
         return f"columns with words in one and numbers in the other: {listed(mixed)}"
     if part.x.shape[1:] != first.x.shape[1:]:
-        return f"x has samples of shape {part.x.shape[1:]} and not {first.x.shape[1:]}"
+        return f"x has samples of shape {part.x.shape[1:]}, not {first.x.shape[1:]}"
     if (part.x.dtype == np.uint8) != (first.x.dtype == np.uint8):
-        return f"x has type {part.x.dtype} and not {first.x.dtype}"
+        return f"x has type {part.x.dtype}, not {first.x.dtype}"
     return ""

@@ -60,7 +60,7 @@ def write_schema(path: Path, schema: Schema) -> None:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Return a JSON object. Not by pydantic: of a field that appears twice it silently takes the last."""
+    """Return a JSON object. Not by pydantic: if a field appears twice, it silently takes the last one."""
     try:
         values = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except RecursionError:

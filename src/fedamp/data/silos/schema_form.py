@@ -1,6 +1,6 @@
 """The form of a schema file: which fields it has, and which values each may have by itself.
 
-How the fields must fit together, `Schema` says. This is the one module that loads pydantic.
+`Schema` says how the fields must fit together. This is the one module that loads pydantic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.schema.definition import Schema, Task
 from fedamp.errors import UserError
 
-# A list of JSON becomes a tuple; what is in it is taken as strictly as everything else.
+# A list of JSON becomes a tuple; what is in it is checked as strictly as everything else.
 Texts = Annotated[tuple[str, ...], Field(min_length=1), Strict(False)]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1), Strict(False)]
 Numbers = Annotated[tuple[float, ...], Strict(False)]
@@ -27,17 +27,17 @@ class SchemaForm(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     task: Task = Field(description="classification or regression")
-    columns: Texts | None = Field(description="a list of texts, at least one, or null for arrays")
+    columns: Texts | None = Field(description="a list of strings, at least one, or null for arrays")
     input_shape: Sizes = Field(description="a list of whole numbers of 1 or more, at least one")
-    labels: Texts | None = Field(description="a list of texts, at least one, or null for regression")
+    labels: Texts | None = Field(description="a list of strings, at least one, or null for regression")
     shift: Numbers = Field(description="a list of finite numbers")
     spread: Spreads = Field(description="a list of finite numbers of 0 or more")
-    categories: dict[str, Texts] = Field(description="an object that gives each column of words its list of texts")
+    categories: dict[str, Texts] = Field(description="an object that gives each column of words its list of strings")
     target_shift: float = Field(description="a finite number")
     target_spread: Spread = Field(description="a finite number of 0 or more")
     pictures: bool = Field(description="true or false")
     count: int = Field(ge=1, description="a whole number of 1 or more")
-    label: str | None = Field(default=None, description="a text, or null for arrays")  # older files lack it
+    label: str | None = Field(default=None, description="a string, or null for arrays")  # older files lack it
     version: int = Field(description="a whole number")
 
 

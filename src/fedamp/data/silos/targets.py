@@ -12,13 +12,13 @@ from fedamp.data.silos.one_line import brief
 from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.errors import UserError
 
-MANY = 50  # classes or words beyond this are more often a wrong column than meant
+MANY = 50  # more classes or words than this are more often a mistaken column than intended
 
 
 def guess_task(ys: Sequence[Array]) -> str:
     """Return the task that targets suggest by their type: floats are amounts, whole numbers and words are classes.
 
-    Floats that are whole beside words are the names of classes: no word is an amount.
+    Floats that are whole, among words, are names of classes: no word is an amount.
     """
     if any(has_fractions(y) for y in ys):
         return "regression"
@@ -32,7 +32,7 @@ def labels_of(*ys: Array) -> list[str]:
 
 
 def sorted_labels(names: Iterable[str]) -> tuple[str, ...]:
-    """Return each label once: numbers by size where all are numbers, else in the alphabet's order.
+    """Return each label once: numbers by size if all are numbers, else in alphabetical order.
 
     >>> sorted_labels(["10", "9"]), sorted_labels(["10", "9", "other"])
     (('9', '10'), ('10', '9', 'other'))

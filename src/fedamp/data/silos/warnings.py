@@ -1,6 +1,6 @@
-"""What is allowed but may not be meant: a task that was guessed, names that look alike. Each line says what to do.
+"""What is allowed but may not be intended: a task that was guessed, names that look alike. Each line says what to do.
 
-Nothing is corrected here: whether "yes" and "YES" are one class is for those to say whose rows they are.
+Nothing is corrected here: whether "yes" and "YES" are one class is for the owners of the rows to say.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.targets import MANY, guess_task, has_fractions, labels_of
 
-FEW = 10  # this many classes may be amounts after all, where most of them occur in one row alone
+FEW = 10  # this many classes may be amounts after all, if most of them occur in only one row
 MISSING = {"na", "n/a", "#n/a", "null", "?"}  # as spreadsheets and programs write a cell that is empty
 
 
 def task_warnings(ys: Sequence[Array], task: str) -> list[str]:
-    """Return what may be wrong with the task of these targets; nothing where it was named and not guessed."""
+    """Return what may be wrong with the task of these targets; nothing if it was named, not guessed."""
     if task != "auto":
         return []
     if guess_task(ys) == "classification":
@@ -37,14 +37,14 @@ def task_warnings(ys: Sequence[Array], task: str) -> list[str]:
 
 
 def class_warnings(labels: Collection[str], rows: int) -> list[str]:
-    """Return whether classes, by name, may be amounts: many different numbers, or broken ones beside words."""
+    """Return a warning if classes, by name, may be amounts: many different numbers, or fractions among words."""
     numbers = {name: number for name in labels if (number := as_number(name)) is not None}
     words = sorted(set(labels) - set(numbers))
     many = len(numbers) > MANY or (len(numbers) > FEW and 2 * len(numbers) > rows)
     broken = [name for name, number in numbers.items() if isinstance(number, float) and not number.is_integer()]
     if not many and not (words and broken):
         return []
-    beside = f" beside {listed(words, 3)}" if words else ""
+    beside = f" besides {listed(words, 3)}" if words else ""
     cure = "correct those words and " if words else ""
     return [
         f"y has {len(numbers)} different numbers in {rows} rows{beside}: taken as classes; for amounts {cure}give "
@@ -78,7 +78,7 @@ def name_warnings(what: str, held: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def silo_warnings(silos: Sequence[RawSilo], schema: Schema, task: str) -> list[str]:
-    """Return what may not be meant in silos that lie together; `task` as it was asked for, perhaps "auto"."""
+    """Return what may not be intended in silos in one place; `task` as it was asked for, perhaps "auto"."""
     lines = task_warnings([silo.y for silo in silos], task)
     if schema.labels is not None:
         lines += _label_warnings({silo.name: labels_of(silo.y) for silo in silos})
@@ -89,7 +89,7 @@ def silo_warnings(silos: Sequence[RawSilo], schema: Schema, task: str) -> list[s
 
 
 def schema_warnings(schemas: Sequence[Schema], names: Sequence[str], task: str) -> list[str]:
-    """Return the same for silos of which the schemas alone are here."""
+    """Return the same for silos of which only the schemas are here."""
     by_name = dict(zip(names, schemas, strict=True))
     lines = []
     if schemas[0].labels is not None:

@@ -50,9 +50,9 @@ class AttentiveStrategy(FedAvg):
 
     @property
     def models(self) -> dict[str, ArrayRecord]:
-        """The cloud model of each node, by the hash of its key, or `node-ID` where it has none.
+        """The cloud model of each node, by the hash of its key, or `node-ID` if it has none.
 
-        There is no global model, so that `Result.arrays` stays empty.
+        There is no global model, so `Result.arrays` stays empty.
         """
         if self.state is None or self.layout is None or not self.state.order:
             return {}
@@ -73,7 +73,7 @@ class AttentiveStrategy(FedAvg):
         size = max(int(len(list(grid.get_node_ids())) * fraction), least)
         chosen, _ = sample_nodes(grid, self.min_available_nodes, size)
         who = {node.node_id: identity_of(node) for node in grid.get_nodes()}
-        # In the grid's order, not the sample's: rows then stand the same way in every run.
+        # In the grid's order, not the sample's: so rows are in the same order in every run.
         known = [(identity, node) for node, identity in who.items() if node in chosen]
         known = [(identity, node) for identity, node in known if not state.standing(identity).aside]
         new = [identity for identity, _ in known if identity not in state.order]

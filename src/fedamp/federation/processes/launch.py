@@ -17,10 +17,10 @@ GRACE = 10.0  # seconds that a program has to end by itself
 
 
 def flower_program(name: str) -> str:
-    """Return the path of one of Flower's programs: it is beside this Python."""
+    """Return the path of one of Flower's programs: it is next to this Python."""
     path = Path(sys.executable).with_name(name)
     if not path.exists():
-        raise UserError(f"{name} is not installed beside {sys.executable}; run: pip install 'fedamp[federation]'")
+        raise UserError(f"{name} is not installed next to {sys.executable}; run: pip install 'fedamp[federation]'")
     return str(path)
 
 
@@ -50,7 +50,7 @@ def environment(home: Path, code: Path, **more: str) -> dict[str, str]:
 def running(
     command: Sequence[str], env: Mapping[str, str], log: Path, grace: float = GRACE
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command beside this process, its output in a file; when the block ends, so does all that it started."""
+    """Run a command alongside this process, its output in a file; when the block ends, so does all that it started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -10,7 +10,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def tail(path: Path, lines: int = 20) -> str:
-    """Return a file's last lines; "" where there is none."""
+    """Return a file's last lines; "" if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""A separate program that runs a command and leaves none of its processes behind; it imports nothing of fedamp.
+"""A separate program that runs a command and leaves none of its processes behind; it imports nothing from fedamp.
 
     python reaper.py GRACE COMMAND...
 

@@ -22,11 +22,11 @@ class Address:
 
     hosts: tuple[str, ...]  # the first is the one that silos connect to
     port: int  # that they connect to
-    listen: int  # port of Flower's server on the loopback interface; a different one where nginx is in front of it
+    listen: int  # port of Flower's server on the loopback interface; a different one if nginx is in front of it
 
     @classmethod
     def of(cls, hosts: Sequence[str], port: int) -> Address:
-        """Return the address for silos that know the server under these names."""
+        """Return the address for silos that know the server by these names."""
         for host in hosts:
             _check_host(host)
         checks.count("port", port)

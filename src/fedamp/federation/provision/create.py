@@ -1,4 +1,4 @@
-"""A new federation, and more silos for one that is there."""
+"""A new federation, and more silos for an existing one."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def init(
     check_names(silos)
     check_title(plan.name)
     if len(silos) < 2:
-        raise UserError(f"silos are {', '.join(silos) or 'none'}; a federation needs two or more")
+        raise UserError(f"the silos named are {', '.join(silos) or 'none'}; a federation needs two or more")
     if rules.min_silos > len(silos):
-        raise UserError(f"min_silos is {rules.min_silos}, but there are {len(silos)} silos; expected at most as many")
+        raise UserError(f"min_silos is {rules.min_silos}, but there are {len(silos)} silos; expected no more than that")
     check_plan(plan)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; give a new folder")

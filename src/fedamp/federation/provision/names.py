@@ -9,7 +9,7 @@ from fedamp.errors import UserError
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names of silos that are no file names, or not all different; case does not count."""
+    """Refuse names of silos that can't be file names, or are not all different; case does not count."""
     seen: set[str] = set()
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or name.endswith((".zip", ".")):
@@ -23,7 +23,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def check_title(name: str) -> None:
-    """Refuse a name of a federation that scripts and certificates could not carry."""
+    """Refuse a name of a federation that scripts and certificates can't hold."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}", name):
         raise UserError(
             f"the federation is named {name!r}; expected 1 to 64 letters, digits, spaces, dashes, dots and "

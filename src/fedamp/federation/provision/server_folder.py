@@ -23,7 +23,7 @@ NO_DOOR = (
 
 
 def write_server(made: Path, folder: Path, plan: Plan, address: Address) -> None:
-    """Write what the server needs besides keys to `made`, which becomes `folder`."""
+    """Write what the server needs apart from keys to `made`, which becomes `folder`."""
     server = made / "server"
     values = {
         "name": plan.name,

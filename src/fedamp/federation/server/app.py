@@ -30,7 +30,7 @@ RECORD = "record"
 
 
 def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
-    """Play the federation's rounds from wherever its record stands, and return the record."""
+    """Play the federation's rounds from where its record ends, and return the record."""
     plan = federation.plan
     if difference := disagreement(plan.agreed(), plan.here()):
         raise UserError(f"the plan of the federation does not fit this installation: {difference}")
@@ -53,7 +53,7 @@ def _record(federation: Federation, folder: Path) -> Record:
     """Return the federation's record, not yet begun, with a state that no silo has joined."""
     plan = federation.plan
     method = method_of(plan.config)
-    optimizer_of(plan.config, method)  # one that the method can't take is refused now
+    optimizer_of(plan.config, method)  # one that the method can't use is refused now
     outputs, task = outputs_of(plan.schema)
     flat, first = _first_model(plan, 0)
     batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)

@@ -22,7 +22,7 @@ from fedamp.rows import Rows
 POLL = 3.0
 """Seconds between two looks at who is online."""
 ASK_AGAIN = 60.0
-"""Seconds until a silo that was not let in is asked again, and that it then has to answer; both double each time."""
+"""Seconds until a silo that was not let in is asked again, and seconds it then has to answer; both double each time."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Attendance:
         return who not in self.not_let_in or time.monotonic() > self.not_let_in[who].again
 
     def _refuse(self, who: str, reason: str) -> None:
-        """Note why a silo is not let in, and ask again later: each time with more patience, after a longer time."""
+        """Note why a silo is not let in, and ask again later: each time with more patience, after a longer pause."""
         before = self.not_let_in.get(who)
         patience = ASK_AGAIN if before is None else 2 * before.patience
         self.not_let_in[who] = NotLetIn(reason, time.monotonic() + patience, patience)
@@ -124,7 +124,7 @@ class Attendance:
 
 
 def _samples(reply: Message | None, patience: float) -> int:
-    """Return how many training samples a silo has that is willing to take part; raise where it is not."""
+    """Return how many training samples a silo that is willing to take part has; raise if it is not willing."""
     if reply is None:
         raise RefusedError(f"no answer within {patience:g} s")
     check_willing(reply)

@@ -1,7 +1,7 @@
 """What the operator does with a federation's server: up, status, stop, admit.
 
 DIR/server/run/  up.lock, serverapp.log (the federation), and what Flower's server keeps there
-DIR/record/      what the server app writes: status.json, log.txt with a line a round, the run's record
+DIR/record/      what the server app writes: status.json, log.txt with a line per round, the run's record
 """
 
 from __future__ import annotations

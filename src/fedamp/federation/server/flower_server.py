@@ -25,7 +25,7 @@ from fedamp.federation.provision.address import read_address
 
 HEALTHY, ANSWER = 60.0, 60.0  # seconds to wait for
 NAME = "fedamp"  # of the one server in Flower's configuration
-HERE, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # Flower's own parts reach the server at 127.0.0.1, so these two will do
+HERE, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # Flower's own parts reach the server at 127.0.0.1, so these two are enough
 DATABASE, REGISTERED = "state.db", "registered.json"  # Flower's memory, and the keys that are in it
 
 
@@ -93,7 +93,7 @@ class FlowerServer:
             return False
 
     def ask(self, *arguments: str) -> dict[str, Any]:
-        """Give one of Flower's commands, and return its answer."""
+        """Run one of Flower's commands, and return its answer."""
         command = [launch.flower_program("flwr"), *arguments, "--format", "json"]
         text = f"no answer within {ANSWER:.0f} s"
         try:
@@ -118,7 +118,7 @@ class FlowerServer:
         return [run["run-id"] for run in runs if not run["status"].startswith("finished")]
 
     def state_of(self, run: str) -> tuple[str, str]:
-        """Return a run's state, and Flower's details of it."""
+        """Return a run's state, and Flower's details about it."""
         runs = self.ask("list", NAME, "--run-id", run).get("runs", [])
         return (runs[0]["status"], runs[0].get("status-details", "")) if runs else ("unknown", "")
 

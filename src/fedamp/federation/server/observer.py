@@ -35,7 +35,7 @@ class Observer(Protocol):
         """Tell the operator something, in one line."""
 
     def status(self, state: str) -> None:
-        """Note that the federation is waiting, running or finished, and how each silo stands."""
+        """Note that the federation is waiting, running or finished, and the state of each silo."""
 
     def admitted(self) -> Iterable[str]:
         """Return the identities of silos that were set aside and that the operator lets in again; each once."""

@@ -28,7 +28,7 @@ class Life:
 
 
 class Outbox:
-    """Writes messages to silos. Serial numbers grow from message to message, also when the server was restarted."""
+    """Writes messages to silos. Serial numbers grow from message to message, even when the server is restarted."""
 
     def __init__(self, state: ServerState, agreement: Mapping[str, Any], life: Life) -> None:
         self.state, self.agreement, self.life = state, json.dumps(agreement), life
@@ -51,6 +51,6 @@ class Outbox:
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
 
     def _message(self, content: RecordDict, node: int, kind: str) -> Message:
-        # Longer than anyone waits: what comes too late is known by its serial number.
+        # Longer than anyone waits: what comes too late is recognised by its serial number.
         ttl = self.state.rules.reply_timeout + SPARE
         return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=str(self.state.k + 1))

@@ -33,7 +33,7 @@ from fedamp.rows import Rows
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What is learned, and with how large a model: what a result says of it."""
+    """What is learned, and with how large a model: what a result says about it."""
 
     task: str
     metric: str
@@ -44,7 +44,7 @@ class TaskFacts:
 
 @dataclass
 class Record:
-    """Writes down what a federation does: its `Observer`. Lists over silos stand in the order of the members."""
+    """Writes down what a federation does: its `Observer`. Lists over silos are in the order of the members."""
 
     folder: Path
     federation: Federation
@@ -68,7 +68,7 @@ class Record:
         return result is not None and result["rounds"] >= self.federation.plan.config.rounds
 
     def begin(self) -> Life:
-        """Make the folder ready, and take up where a federation was interrupted; count the server's start."""
+        """Make the folder ready, and continue where a federation was interrupted; count the server's start."""
         run, config = RunFolder(self.folder), self._config()
         there = read_json(self.folder / DESCRIPTION)
         if there is not None:
@@ -149,7 +149,7 @@ class Record:
         table = score_table(lines, self.state.method.scored, self.facts.metric)
         if not len(table):
             table = score_table(lines, "own", self.facts.metric)
-        # Who was never scored enters no mean; before all others were, there is none.
+        # A silo that was never scored enters no mean; until all others have been scored, there is no mean.
         scored = [bool((~np.isnan(column)).any()) for column in table.T]
         return summarise(table, self.facts.metric, scored)
 
@@ -176,7 +176,7 @@ class Record:
         }
 
     def _facts(self) -> Facts:
-        """Return what a result says of its run; what only a simulation knows is left out."""
+        """Return what a result says about its run; what only a simulation knows is left out."""
         standings = self.state.standings
         return Facts(
             names=[member.name for member in self.federation.members],

@@ -26,7 +26,7 @@ LIFE = "life.json"
 
 
 def check_whole(folder: Path) -> None:
-    """Raise where rounds were played that can't be taken up: starting afresh would throw them away."""
+    """Raise if rounds were played that can't be continued: starting afresh would throw them away."""
     lines = read_lines(folder / LINES) if (folder / LINES).exists() else []
     saved = load_checkpoint(folder, torch.device("cpu"))
     played = max((line["round"] for line in lines), default=0)
@@ -41,7 +41,7 @@ def check_whole(folder: Path) -> None:
 
 
 def check_members(now: Sequence[str], before: Sequence[str]) -> None:
-    """Raise where a silo was taken out or moved: the record's lists stand in the order of the members."""
+    """Raise if a silo was removed or moved: the record's lists are in the order of the members."""
     if list(now[: len(before)]) != list(before):
         raise UserError(
             "silos were removed from federation.json, or reordered; restore their order (new ones come last). "
@@ -50,7 +50,7 @@ def check_members(now: Sequence[str], before: Sequence[str]) -> None:
 
 
 def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: int) -> None:
-    """Let a federation continue that has grown, or is to last longer: pad older lines, which lack the new silos."""
+    """Let a federation that has grown, or is to last longer, continue: pad older lines, which lack the new silos."""
     changed = {**there, "clients": config["clients"], "rounds": config["rounds"]}
     if changed == there or changed != config:
         return  # the same run, or truly another: `RunFolder.begin` tells them apart
@@ -60,7 +60,7 @@ def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: 
 
 
 def restore_strikes(state: ServerState, silos: Sequence[Mapping[str, Any]], members: Sequence[Member]) -> None:
-    """Remember from a status file who was set aside, also where no round has counted since."""
+    """Remember from a status file who was set aside, even if no round has counted since."""
     keys = {member.name: member.key for member in members}
     for silo in silos:
         if silo["name"] in keys and silo["strikes"]:

@@ -1,4 +1,4 @@
-"""A round as a line of rounds.jsonl: lists with a place for each member, None where a silo has no value."""
+"""A round as a line of rounds.jsonl: lists with a place for each member, None if a silo has no value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _in_order(identities: Mapping[str, str], members: Sequence[Member]) -> list[
 
 
 def _diagnostics(played: PlayedRound, keys: Sequence[str]) -> dict[str, Any]:
-    """Return what the method says of its rows, and of the round as a whole; xi has a file of its own."""
+    """Return what the method says about its rows, and about the round as a whole; xi has a file of its own."""
     places, found = [keys.index(who) for who in played.order], {}
     for name, value in played.diagnostics.items():
         if isinstance(value, Tensor) and value.ndim == 1:
@@ -88,7 +88,7 @@ def received_scores(received: Mapping[str, Any], metric: str) -> list[float | No
 
 
 def placed(xi: Tensor, places: Sequence[int], m: int) -> Tensor:
-    """Return xi `(n, n)` in the order of the m members; who has no row yet listens to itself alone."""
+    """Return xi `(n, n)` in the order of the m members; a silo that has no row yet listens only to itself."""
     whole = torch.eye(m)
     index = torch.tensor(places)
     whole[index[:, None], index] = xi.cpu().float()
@@ -101,7 +101,7 @@ def grown(xi: Tensor, m: int) -> Tensor:
 
 
 def padded(line: dict[str, Any], m: int) -> dict[str, Any]:
-    """Return a round's line with None for silos that came to the federation after it was written."""
+    """Return a round's line with None for silos that joined the federation after it was written."""
     lists = {"present", "train_seconds", "self_weight", "effective_clients"}
     longer = dict(line)
     for name, value in line.items():

@@ -1,7 +1,7 @@
-"""The server's half over a network: rows by who they belong to, in any order of coming. It knows no Flower.
+"""The server's half over a network: rows by owner, whatever order the silos come in. It knows nothing of Flower.
 
-An identity is a text that stays the same when a silo comes back: the hash of its key. Rows stand in the order in
-which the silos came; what people read stands in the order of the members.
+An identity is a text that stays the same when a silo comes back: the hash of its key. Rows are in the order in
+which the silos came; what people read is in the order of the members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedamp.runs import reply_checks as reply_limits
 
 @dataclass
 class Standing:
-    """What the server remembers of a silo besides its row."""
+    """What the server remembers about a silo besides its row."""
 
     accepted: int = 0  # the last round whose reply was taken, 0 for none
     strikes: int = 0  # bad replies in a row
@@ -67,7 +67,7 @@ class ServerState:
         self.first_lengths = {name: length for name, length in first.lengths.items() if length > 0}
 
     def standing(self, identity: str) -> Standing:
-        """Return what is remembered of a silo; nothing, for a new one."""
+        """Return what is remembered about a silo; nothing, for a new one."""
         return self.standings.setdefault(identity, Standing())
 
     def join(self, identities: Sequence[str], w: Rows) -> None:
@@ -133,7 +133,7 @@ class ServerState:
         return standing.aside
 
     def admit(self, identity: str) -> None:
-        """Let a silo in again that was set aside."""
+        """Let a silo that was set aside take part again."""
         standing = self.standing(identity)
         standing.strikes, standing.aside = 0, False
 

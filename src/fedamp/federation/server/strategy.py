@@ -20,7 +20,7 @@ from fedamp.federation.wire.encoding import RefusedError, decode, one_line
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
 
 LAST_PATIENCE = 120.0
-"""Seconds to wait for enough silos to score the last models; after that, those that are there will do."""
+"""Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""
 FIRST_PAUSE, LONGEST_PAUSE = 3.0, 300.0
 """Seconds before a round that did not count is played again; the pause doubles."""
 
@@ -115,7 +115,7 @@ class RowStrategy(Strategy):
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
-            except RefusedError as error:  # it says itself that it can't: absent, and no harm meant
+            except RefusedError as error:  # it says itself that it can't: it is absent, not bad
                 absent[who] = str(error)
                 self.state.standing(who).reason = str(error)
                 continue
@@ -158,7 +158,7 @@ class RowStrategy(Strategy):
         """Return nothing until the last round is played; then what each silo would get next."""
         if self.state.k < self.rounds:
             return []
-        # The rounds are played: who is gone now is not waited for.
+        # The rounds are played: nobody who has left is waited for.
         nodes = self.attendance.gather(grid, LAST_PATIENCE)
         self.sent = self._send(nodes, MessageType.EVALUATE)
         return list(self.sent.values())

@@ -2,7 +2,7 @@
 
 Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one. A silo
 that can't take part replies with one of a few fixed phrases; the details stay in its log. An error is never passed on
-as it is: its text might hold what must not leave the house.
+as it is: its text might hold what must not leave the silo.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ class Finding:
     """The result of one check."""
 
     what: str
-    fault: str = ""  # "" where all is well
+    fault: str = ""  # "" if all is well
     note: str = ""
 
 
 def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
-    """Yield one finding after the other; what can't be checked because of an earlier fault is left out."""
+    """Yield one finding after another; what can't be checked because of an earlier fault is left out."""
     complete = _try("bundle", lambda: _bundle(bundle))
     yield complete
     if complete.fault:

@@ -50,7 +50,7 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
         env = launch.environment(run / "flwr", bundle / "code")
         guard.write_programs(run / "bin")
         env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
-        say(f"silo {silo_config.name} takes part at {silo_config.server}; press Ctrl-C to leave")
+        say(f"silo {silo_config.name} is taking part at {silo_config.server}; press Ctrl-C to leave")
         pause = PAUSE
         while True:
             began = time.monotonic()
@@ -83,10 +83,10 @@ def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.F
 
 
 def _reason(lines: list[str]) -> str:
-    """Return in a few words why Flower's program ended, from its last lines; "" where they don't say."""
+    """Return in a few words why Flower's program ended, from its last lines; "" if they don't say."""
     errors = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
     if errors and REFUSED in errors[-1]:
         return "the server does not know this silo's key, or has not yet noticed that its last connection ended"
     if not errors and any("terminated gracefully" in line for line in lines):
-        return "the server turned it away without a reason; is this machine's clock right? run `fedamp silo check`"
+        return "the server turned it away and gave no reason; is this machine's clock right? run `fedamp silo check`"
     return errors[-1] if errors else ""

@@ -1,8 +1,8 @@
 """The silo's own app, whatever app the server sends.
 
 Flower's client process runs the code that comes with a run, so whoever controls the server could run anything in the
-silo. This program takes its place: it does what Flower's does, but the code that came is never unpacked, and the app is
-the one of the installed package. The other kinds of apps that Flower knows are not run at all.
+silo. This program takes its place: it does what Flower's does, but the code that was sent is never unpacked, and the
+app is that of the installed package. The other kinds of apps that Flower knows are not run at all.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Memory:
         return sorted(int(path.stem.removeprefix("state-")) for path in self.folder.glob("state-*.safetensors"))
 
     def load(self, k: int) -> State | None:
-        """Return the state after round k, or None where it is not there or not whole."""
+        """Return the state after round k, or None if it is not there or not whole."""
         try:
             return state_of(PREFIX, 1, load_file(self._path(k)))
         except (OSError, SafetensorError):

@@ -1,6 +1,6 @@
-"""A silo's half: its own data, its own memory, and one round at a time. It knows no Flower.
+"""A silo's half: its own data, its own memory, and one round at a time. It knows nothing of Flower.
 
-What leaves the house is what `Silo.play` and `Silo.look` return: the method's reply, the sample count, and the metrics
+What leaves the silo is what `Silo.play` and `Silo.look` return: the method's reply, the sample count, and the metrics
 that `metric_names` lists. Nothing else does.
 """
 
@@ -27,7 +27,7 @@ from fedamp.training.torch_switches import use_threads
 
 
 class UnwillingError(UserError):
-    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the house."""
+    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the silo."""
 
     def __init__(self, public: str, private: str) -> None:
         super().__init__(private)
@@ -96,7 +96,7 @@ class Silo:
             kept = ", ".join(str(k) for k in self.memory.rounds()) or "none"
             raise UnwillingError(
                 "it has lost its memory of earlier rounds",
-                f"the server continues from round {accepted}, but {self.memory.folder} has the state of round {kept}; "
+                f"the server continues from round {accepted}, but the rounds kept in {self.memory.folder} are: {kept}; "
                 "restore the folder from a backup",
             )
         return State(1, {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()})
@@ -117,8 +117,10 @@ class Silo:
         return scores
 
     def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
-        """Put the models where the silo can use them: state dicts that torch loads, how to build and feed them, and
-        their scores. What was received in round k was made by the round before.
+        """Put the models where the silo can use them.
+
+        That is: state dicts that torch loads, how to build and feed them, and their scores. What was received in round
+        k was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
         flat, plan = self.setup.trainer.model, self.config.plan

@@ -1,4 +1,4 @@
-"""Which numbers a silo may send with its reply: nothing else is accepted, and nothing else leaves the house."""
+"""Which numbers a silo may send with its reply: nothing else is accepted, and nothing else leaves the silo."""
 
 LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
 

@@ -32,7 +32,7 @@ def encode(message: Message) -> ArrayRecord:
 
 
 def decode(record: ArrayRecord, template: Message) -> Message:
-    """Return the message in a record, or raise `RefusedError` where it is not like the template."""
+    """Return the message in a record, or raise `RefusedError` if it is not like the template."""
     wanted: dict[str, Tensor] = {}
     for name, rows in template.items():
         wanted |= {f"{name}.params": rows.params[0], f"{name}.buffers": rows.buffers[0]}
@@ -42,7 +42,7 @@ def decode(record: ArrayRecord, template: Message) -> Message:
 
 
 def check_names(record: ArrayRecord, wanted: Mapping[str, Tensor]) -> None:
-    """Raise where a record has other arrays than it should have."""
+    """Raise unless a record has exactly the arrays that it should have."""
     names = set(record.keys())
     if names != set(wanted):
         missing, unknown = sorted(set(wanted) - names), sorted(names - set(wanted))

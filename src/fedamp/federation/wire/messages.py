@@ -25,7 +25,7 @@ def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterab
 
 
 def check_willing(reply: Message) -> None:
-    """Raise where a reply is an error, or says that its silo can't take part."""
+    """Raise if a reply is an error, or says that its silo can't take part."""
     if reply.has_error():
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
@@ -33,6 +33,6 @@ def check_willing(reply: Message) -> None:
 
 
 def metrics_of(reply: Message) -> dict[str, Any]:
-    """Return the metrics of a reply, unchecked; none where it has no record of them."""
+    """Return the metrics of a reply, unchecked; none if it has no record of them."""
     records = reply.content.metric_records
     return dict(records["metrics"]) if "metrics" in records else {}

@@ -47,9 +47,9 @@ def check_samples(count: object) -> int:
 
 
 def check_count_entry(reply: Message, samples: int) -> None:
-    """Raise where a reply's own sample count, which weighs it, is not the one that was checked."""
+    """Raise if a reply's own sample count, which weighs it, is not the one that was checked."""
     if "samples" in reply and float(reply["samples"].params) != samples:
-        raise RefusedError(f"it weighs itself with {float(reply['samples'].params):g} samples but reports {samples}")
+        raise RefusedError(f"it weights itself by {float(reply['samples'].params):g} samples but reports {samples}")
 
 
 def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
@@ -74,7 +74,7 @@ LARGEST = 1e12
 
 
 def check_variances(reply: Message, variances: Tensor | None) -> None:
-    """Raise where a variance in a model's buffers is negative: its root would be nan for all who mix it in.
+    """Raise if a variance in a model's buffers is negative: its root would be nan for all who mix it in.
 
     `variances` is a mask over a model's buffers `(b,)`.
     """

@@ -1,6 +1,6 @@
 """Attention-inducing functions, by name: A and its derivative A'.
 
-Symbols: t = |w_i - w_j|^2, the squared distance of two models; sigma and theta the functions' parameters. Source:
+Symbols: t = |w_i - w_j|^2, the squared distance between two models; sigma and theta the functions' parameters. Source:
 Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021 (the paper), Definition 1.
 """
 
@@ -24,7 +24,7 @@ class Attention(ABC):
         1.0,
         "Distance at which attention fades.",
         unit="squared distance between two models",
-        range="over 0",
+        range="above 0",
         source="Huang et al. 2021, Definition 1 and the examples after it; tuned there for each data set and setting",
     )
 
@@ -42,7 +42,7 @@ class Attention(ABC):
 
     @abstractmethod
     def derivative(self, t: Tensor) -> Tensor:
-        """Return A'(t) of squared distances, elementwise: how much two models at this distance help."""
+        """Return A'(t) of squared distances, elementwise: how much two models at this distance help each other."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class NegativeExponential(Attention):
 class TamedSquareRoot(Attention):
     """A(t) = t/(2 sigma) up to t = sigma^2, then sqrt(t) - sigma/2: Huber's function of the distance.
 
-    The only one of the four for which A(|x|^2) is convex, which Theorem 1 asks for. Its sigma is a distance,
+    The only one of the four for which A(|x|^2) is convex, which Theorem 1 requires. Its sigma is a distance,
     not a squared one.
     """
 
@@ -70,7 +70,7 @@ class TamedSquareRoot(Attention):
         1.0,
         "Distance from which A is no longer a parabola of the distance but a straight line.",
         unit="distance between two models",
-        range="over 0",
+        range="above 0",
         source="Huang et al. 2021, the examples after Definition 1",
     )
 
@@ -96,14 +96,14 @@ class _Clipped(Attention):
     theta: float = about(
         3.7,
         "Where attention ends: at a squared distance of theta sigma.",
-        range="over 2",
-        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, take for SCAD",
+        range="above 2",
+        source="Huang et al. 2021, the examples after Definition 1; 3.7 is what Fan and Li, 2001, use for SCAD",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not checks.is_number(self.theta) or not 2 < self.theta < float("inf"):
-            raise UserError(f"theta is {self.theta!r}; expected a finite number over 2")
+            raise UserError(f"theta is {self.theta!r}; expected a finite number above 2")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ ATTENTION: dict[str, type[Attention]] = {
 
 
 def make_attention(name: str, sigma: float, theta: float) -> Attention:
-    """Return an attention function by its name; theta is for MCP and SCAD alone."""
+    """Return an attention function by its name; theta is only for MCP and SCAD."""
     checks.one_of("attention", name, ATTENTION)
     kind = ATTENTION[name]
     return kind(sigma, theta) if issubclass(kind, _Clipped) else kind(sigma)

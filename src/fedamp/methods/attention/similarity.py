@@ -18,7 +18,7 @@ def _gram(rows: Tensor, origin: Tensor | None = None) -> Tensor:
 
 
 def squared_distances(rows: Tensor) -> Tensor:
-    """Return |w_i - w_j|^2 for all pairs of rows, `(m, m)` in float64, exactly 0 where all rows are equal.
+    """Return |w_i - w_j|^2 for all pairs of rows, `(m, m)` in float64, exactly 0 if all rows are equal.
 
     Models are nearly equal at the start, where |a|^2 + |b|^2 - 2ab loses every digit in float32. Here rows
     are seen from one of them, so that what they share cancels before it is squared: the one of median length, since
@@ -33,7 +33,7 @@ def squared_distances(rows: Tensor) -> Tensor:
 
 
 def cosines(rows: Tensor) -> Tensor:
-    """Return cos(w_i, w_j) for all pairs of rows, `(m, m)` in float64; 0 where a row is zero."""
+    """Return cos(w_i, w_j) for all pairs of rows, `(m, m)` in float64; 0 if a row is zero."""
     gram = _gram(rows)
     norms = gram.diagonal().sqrt()
     scale = torch.where(norms > 0, 1 / norms, 0)
@@ -41,9 +41,9 @@ def cosines(rows: Tensor) -> Tensor:
 
 
 def median_distance(distances: Tensor) -> float:
-    """Return the median over pairs of clients of distances `(m, m)`; 0 where all models are equal.
+    """Return the median over pairs of clients of distances `(m, m)`; 0 if all models are equal.
 
-    Where more than half of the pairs are equal it is the median of the others: a scale of 0 says nothing.
+    If more than half of the pairs are equal, it is the median of the others: a scale of 0 says nothing.
     """
     above = torch.triu_indices(len(distances), len(distances), offset=1, device=distances.device)
     pairs = distances[above[0], above[1]].sort().values
@@ -55,8 +55,8 @@ def median_distance(distances: Tensor) -> float:
 
 
 SCALES = ("median", "local", "spread")
-"""Where sigma is a word: the median over all pairs of clients; over the pairs that a client is in, for each; or how
-much these differ."""
+"""The words for sigma: the median over all pairs of clients; for each client, over the pairs that it is in; or how much
+these differ."""
 
 ASTRAY = 10
 """A distance enters the spread up to median + ASTRAY (median - nearest): beyond that a model has gone astray."""
@@ -65,10 +65,10 @@ ASTRAY = 10
 def scale(distances: Tensor, word: str) -> Tensor:
     """Return how far apart models are, for each client `(m, 1)`, from distances `(m, m)`.
 
-    With "local" it is the (lower) median of a client's own distances: one whose model lies far out, for it has more
+    With "local" it is the (lower) median of a client's own distances: one whose model is far out, because it has more
     data and takes more steps, then listens as widely as the others do. Zelnik-Manor and Perona (2004) call this local
-    scaling. With "spread" it is their standard deviation: a softmax sees differences alone, and models of a large net
-    may all lie nearly equally far. A client among its equals has no scale of its own but rounding: it takes everyone's.
+    scaling. With "spread" it is their standard deviation: a softmax sees only differences, and models of a large net
+    may all be almost equally far. A client among its equals has no scale of its own but rounding: it uses everyone's.
     """
     overall = median_distance(distances)
     if word == "median":

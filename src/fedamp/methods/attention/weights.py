@@ -17,7 +17,7 @@ SelfWeight = float | tuple[float, ...] | str
 
 
 def check_self_weight(value: object) -> SelfWeight:
-    """Return a self weight, a vector as a tuple; raise where it is not one."""
+    """Return a self weight, a vector as a tuple; raise if it is not one."""
     value = checks.plain(value)
     if value == "oracle":
         raise UserError("self_weight 'oracle' needs the setting's true groups; pass oracle_self_weight(groups)")
@@ -43,7 +43,7 @@ def oracle_self_weight(groups: Sequence[int] | None) -> tuple[float, ...]:
     The paper's choice, from a setting's true groups: knowledge that no deployment has.
     """
     if groups is None:
-        raise UserError("self_weight 'oracle' needs true groups, and this setting has none; take 'uniform' or a number")
+        raise UserError("self_weight 'oracle' needs true groups, and this setting has none; use 'uniform' or a number")
     groups = list(groups)
     return tuple(1 / groups.count(group) for group in groups)
 
@@ -57,7 +57,7 @@ def self_weights(value: SelfWeight, num_clients: int) -> Tensor:
 
 
 def uniform_weights(num_clients: int) -> Tensor:
-    """Return xi in which everyone listens to all alike, itself included."""
+    """Return xi in which everyone listens equally to all, itself included."""
     return torch.full((num_clients, num_clients), 1 / num_clients, dtype=torch.float64)
 
 

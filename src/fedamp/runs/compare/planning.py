@@ -36,7 +36,7 @@ class Planned:
 def method_names(text: str) -> list[str]:
     """Return the methods of `all` or of a list like `fedamp,fedavg`; Separate is always the first.
 
-    Without it nobody sees whether collaborating helped.
+    Without it nobody could see whether collaborating helped.
     """
     names = list(METHODS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
@@ -45,7 +45,7 @@ def method_names(text: str) -> list[str]:
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the values to try for each of the methods' parameters, from `method.sigma=1,10,100` and the like."""
+    """Return the values to try for each of the methods' parameters, from texts such as `method.sigma=1,10,100`."""
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -60,7 +60,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def overrides_for(method: str, overrides: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the `method.NAME=VALUE` that are for this method: each goes to those of the compared that have it.
+    """Return the `method.NAME=VALUE` that are for this method: each goes to those compared methods that have it.
 
     What none of them has stays, so that it is an error as in a single run.
     """
@@ -77,7 +77,7 @@ def overrides_for(method: str, overrides: Sequence[str], names: Sequence[str]) -
 def plan(
     describe: Callable[[str], RunConfig], names: Sequence[str], seeds: Sequence[int], grid: Mapping[str, list[Any]]
 ) -> list[Planned]:
-    """Return the runs of a comparison; `describe(method)` gives a method's description."""
+    """Return the runs of a comparison; `describe(method)` gives a method's configuration."""
     runs = []
     for name in names:
         mine = {key: values for key, values in grid.items() if key in {f.name for f in fields(METHODS[name])}}
@@ -96,7 +96,7 @@ def plan(
 def digest(runs: Sequence[Planned], data_dir: Path | None = None) -> str:
     """Return a folder name: the data, the setting, and a digest of everything that does not depend on the seeds.
 
-    Of the samples too: other data under the same name get another folder.
+    The samples count too: other data under the same name get another folder.
     """
     texts = sorted({json.dumps({**run.config.to_dict(), "seed": 0}, sort_keys=True) for run in runs})
     first = runs[0].config
@@ -106,7 +106,7 @@ def digest(runs: Sequence[Planned], data_dir: Path | None = None) -> str:
 
 
 def whole_plan(runs: Sequence[Planned], folder: Path) -> dict[str, Any]:
-    """Return the plan of the folder with these runs in it; raise where it holds another comparison.
+    """Return the plan of the folder with these runs in it; raise if it holds another comparison.
 
     What was planned and has not begun may be planned anew, and a plan of which nothing has begun is given up.
     """
@@ -120,12 +120,12 @@ def whole_plan(runs: Sequence[Planned], folder: Path) -> dict[str, Any]:
     for name, config in planned.items():
         if name in begun and there[name] != config:
             what = "; ".join(differences(there[name], config))
-            raise UserError(f"{folder} holds another comparison: of {name}, {what}. Give another folder with --out")
+            raise UserError(f"{folder} holds another comparison: for {name}, {what}. Give another folder with --out")
     return {**there, **planned} if begun else planned
 
 
 def write_plan(whole: Mapping[str, Any], folder: Path) -> None:
-    """Write the plan, and forget what was left by runs that were planned otherwise and never played a round."""
+    """Write the plan, and forget what was left by runs that were planned differently and never played a round."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         there = read_json(folder / PLAN)

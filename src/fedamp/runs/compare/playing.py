@@ -30,9 +30,9 @@ def play_all(
     data_dir: Path | None = None,
     observe: Callable[[int, Planned, Mapping[str, Any] | None], None] = lambda number, run, line: None,
 ) -> None:
-    """Play every run that is not finished yet; what is broken off goes on by the same call.
+    """Play every run that is not finished yet; after an interruption, the same call continues.
 
-    `observe(number, run, line)` hears of every round, and with None of every run that is done. Nothing is written
+    `observe(number, run, line)` is called for every round, and with None for every run that is done. Nothing is written
     before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
     """
     whole = whole_plan(runs, folder)
@@ -73,12 +73,12 @@ def _targets(runs: Sequence[Planned], folder: Path, data_dir: Path | None) -> di
 def _check_inputs(
     runs: Sequence[Planned], targets: Mapping[str, RunFolder], whole: Mapping[str, Any], folder: Path
 ) -> None:
-    """Raise where a run of this comparison was begun with other data, or with another model: none may be mixed."""
+    """Raise if a run of this comparison was begun with other data, or with another model: none may be mixed."""
     for run in runs:
         target = targets[run.name]
         if target.begun and (what := target.differences(run.config.to_dict())):
             raise UserError(
-                f"{folder} holds another comparison: of {run.name}, {'; '.join(what)}. Give another folder with --out"
+                f"{folder} holds another comparison: for {run.name}, {'; '.join(what)}. Give another folder with --out"
             )
     here = next(target.inputs for target in targets.values())
     for name in whole:
@@ -87,14 +87,14 @@ def _check_inputs(
             # What does not depend on the seed; of the rest, nobody here knows what it should be.
             for changed, now in (("data", here.data), ("code", here.code)):
                 if there.get(changed) != now:
-                    words = f"of {name}, {CHANGED[changed]}"
+                    words = f"for {name}, {CHANGED[changed]}"
                     raise UserError(f"{folder} holds another comparison: {words}. Give another folder with --out")
 
 
 def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> None:
-    """Raise where a run can't be played: data that is not there, a model that does not fit, a hyperparameter's name.
+    """Raise if a run can't be played: data that is not there, a model that does not fit, a wrong hyperparameter.
 
-    Runs that differ in their method alone have one federation, which is made once.
+    Runs that differ only in their method have one federation, which is made once.
     """
     alike: dict[str, list[Planned]] = {}
     for run in runs:

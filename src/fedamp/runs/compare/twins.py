@@ -31,7 +31,7 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
     """Write a finished run's record again as that of a method that scores the same trajectory at other models."""
     record = read_run(source)
     if record.result is None:
-        raise UserError(f"{source} did not end; {target.name} needs it")
+        raise UserError(f"{source} did not finish; {target.name} needs it")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in (MODELS, BEST, XI, SCHEMA, INPUTS):

@@ -1,4 +1,4 @@
-"""Local training of all clients at once: side by side where all layers of the module are known, else under vmap."""
+"""Local training of all clients at once: side by side if all layers of the module are known, else under vmap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedamp.training.stacked.batch_plan import StepPlan
 class LocalStack(LocalTraining):
     """Local training of n clients in one round, all at once, in chunks that fit the memory.
 
-    Clients are sorted by size, so that those whose next batch has the same length stand together: each such run
+    Clients are sorted by size, so that those whose next batch has the same length are together: each such run
     is one pass, without padding (which would enter BatchNorm's statistics) and without copying rows.
     """
 
@@ -67,7 +67,7 @@ class _Chunk:
         self.calls = {name: [0] * len(who) for name in start}
 
     def _keys(self, who: list[int]) -> Tensor:
-        if self.trainer.model.side_by_side:  # it has no dropout, and keys take their time
+        if self.trainer.model.side_by_side:  # it has no dropout, and keys take time
             return torch.zeros((len(who), 2), dtype=torch.int32)
         return torch.stack([self.local.dropout_key(i) for i in who])
 

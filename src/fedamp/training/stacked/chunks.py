@@ -15,7 +15,7 @@ ALL_AT_ONCE = 1 << 30
 
 @dataclass
 class Chunks:
-    """How many clients are taken at once; halved for good where memory runs out."""
+    """How many clients are taken at once; halved for good if memory runs out."""
 
     size: int = ALL_AT_ONCE
 

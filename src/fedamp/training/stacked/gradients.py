@@ -1,4 +1,4 @@
-"""The gradients of n clients' losses, each at its own point: side by side where all layers are known, else by vmap."""
+"""The gradients of n clients' losses, each at its own point: side by side if all layers are known, else by vmap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gradients:
     def __call__(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, call: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`: there until the next step.
+        """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`: valid until the next step.
 
         Points are `(n, d)`, inputs `(n, B, ...)`; `keys` `(n, 2)` and the step t are the coordinates of dropout masks;
         `call` numbers the gradients that are taken of one minibatch.

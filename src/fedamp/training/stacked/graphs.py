@@ -18,13 +18,13 @@ NEVER = -(1 << 60)
 """A count from which no call is ever recorded."""
 
 KEPT = 16
-"""Shapes that are recorded at most; each keeps its inputs on the device."""
+"""How many shapes are recorded at most; each keeps its inputs on the device."""
 
 
 class Graphs:
     """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls.
 
-    `call` numbers the calls of one step: each has a recording of its own, so that what one returns is there until
+    `call` numbers the calls of one step: each has a recording of its own, so that what one returns is valid until
     the same call of the next step.
     """
 
@@ -56,7 +56,7 @@ class Graphs:
 
 
 def _record(function: Function, inputs: tuple[Tensor, ...], pool: Any) -> _Recorded | None:
-    """Return a recording, or None where it can't be made: a pass that waits for the host, or too little memory."""
+    """Return a recording, or None if it can't be made: a pass that waits for the host, or too little memory."""
     stream = torch.cuda.current_stream()
     try:
         return _Recorded(function, inputs, pool)

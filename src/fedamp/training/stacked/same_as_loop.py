@@ -1,6 +1,6 @@
 """What a user's module really does: measured before a run, not taken on trust.
 
-- Whether it does side by side what it does alone: known layers may stand in a place where clients would mix (a pool
+- Whether it does side by side what it does alone: known layers may be in a place where clients would mix (a pool
   over pictures without a channel axis), be used twice, or be patched; a user's own module may promise more than it
   keeps.
 - Whether a pass changes the next one.
@@ -48,13 +48,13 @@ def _same(probe: FlatModel, x: Tensor, training: bool) -> bool:
 
 
 def left_behind(model: FlatModel, x: Tensor) -> list[str] | None:
-    """Return what a pass leaves behind that changes the next one, in words; None where a pass changes nothing.
+    """Return what a pass leaves behind that changes the next one, in words; None if a pass changes nothing.
 
     `x` are samples of two clients, `(2, B, ...)`: after passes over the second one's the first one's must give what
     they gave before.
     """
-    for dtype, tolerance in ((torch.float64, TOLERANCE), (model.dtype, 1e-3)):  # some modules take one type alone
-        with contextlib.suppress(Exception):  # whatever a module may do: then nothing can be said of it
+    for dtype, tolerance in ((torch.float64, TOLERANCE), (model.dtype, 1e-3)):  # some modules accept only one type
+        with contextlib.suppress(Exception):  # whatever a module may do: then nothing can be said about it
             probe = FlatModel(model.fresh().cpu().to(dtype))
             mine, other = x.detach().cpu().to(dtype if x.is_floating_point() else x.dtype)
             before = _both_modes(probe, mine)

@@ -1,1 +1,1 @@
-"""File formats of published data sets, read with nothing believed."""
+"""File formats of published data sets, read without trusting them."""

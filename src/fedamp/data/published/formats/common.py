@@ -3,7 +3,7 @@
 import gzip
 from typing import BinaryIO
 
-MOST_BYTES = 2 << 30  # EMNIST's train pictures are 0.55e9; what promises more than 2 GiB is no file of ours
+MOST_BYTES = 2 << 30  # EMNIST's train pictures are 0.55e9; what promises more than 2 GiB is not one of these files
 _CHUNK = 1 << 20
 
 

@@ -1,7 +1,7 @@
 """The idx format of the MNIST family: a magic number, the dimensions, then bytes. The reader trusts nothing.
 
 magic      4 bytes: 0, 0, the type (8: unsigned byte), the number of dimensions
-dimensions 4 bytes each, big-endian: how many items, then rows and columns where they are pictures
+dimensions 4 bytes each, big-endian: how many items, then rows and columns if they are pictures
 items      one byte for each label or pixel, row by row, to the end of the file
 """
 
@@ -24,7 +24,7 @@ _UNSIGNED_BYTE = 8
 def read_idx(path: Path, name: str = "NAME") -> NDArray[np.uint8]:
     """Return the labels (N,) or pictures (N, rows, columns) of an idx file, gzipped or plain.
 
-    Which of the two it is, its first bytes say: browsers unpack a download and keep the name's ".gz". Memory
+    Its first bytes say which of the two it is: browsers unpack a download and keep the name's ".gz". Memory
     grows with what the file really holds, never with what its header promises, and nothing is unpacked beyond
     that promise. `name` is the data set, for the error's advice.
     """
@@ -63,7 +63,7 @@ def _read(path: Path, file: BinaryIO | gzip.GzipFile) -> NDArray[np.uint8]:
         raise UserError(f"{path} has dimensions {shape}; expected each to be 1 or more")
     if total > MOST_BYTES:
         raise UserError(f"{path} promises {total} bytes by dimensions {shape}; expected {MOST_BYTES} at most")
-    # One byte beyond the promise: it tells a file that is too long, and lets gzip come to its own checksum.
+    # One byte beyond the promise: it shows that a file is too long, and lets gzip reach its own checksum.
     content = read_at_most(file, total + 1)
     if len(content) != total:
         fault = "more" if len(content) > total else f"only {len(content)}"

@@ -1,8 +1,8 @@
 """What silos that never meet must agree on: the columns, the classes, and how inputs are scaled.
 
 Each silo describes its own rows by a partial schema (counts, means, spreads, names of classes and words), and the
-partial schemas are merged. Merging gives what one schema made of all rows gives. A schema holds no row, but its names
-and means are read by everyone who gets it.
+partial schemas are merged. The result is the schema that all rows together would give. A schema holds no rows, but its
+names and means are read by everyone who gets it.
 """
 
 from fedamp.data.silos.schema.apply import apply_schema, check_agreed

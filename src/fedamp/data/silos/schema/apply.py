@@ -23,7 +23,7 @@ def check_agreed(schema: Schema, task: str, label: str | None) -> None:
     if task not in ("auto", schema.task):
         raise UserError(f"task is {task!r}, but the schema is for {schema.task}; make the schema again with --task")
     if label not in (None, schema.label) and (schema.label is not None or schema.columns is None):
-        has = f"predicts {schema.label!r}" if schema.label else "is of arrays (npz), whose targets are y"
+        has = f"predicts {schema.label!r}" if schema.label else "is for arrays (npz), whose targets are in y"
         raise UserError(f"label is {label!r}, but the schema {has}; leave it out, or make the schema again")
 
 

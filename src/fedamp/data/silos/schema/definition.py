@@ -1,4 +1,4 @@
-"""The schema itself, and how its fields must fit together. Which values each may have in a file, `schema_form` says."""
+"""The schema itself, and how its fields must fit together. `schema_form` says which values each may have in a file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Schema:
     """The agreement of a federation's silos; a model sees (x - shift) / scale.
 
     `shift` and `spread` are means and standard deviations (of the population) over all rows: one for each feature of
-    flat inputs, one in all otherwise. Bytes are pictures, with 0 and 255 once. A column of words becomes as many
-    inputs as it has words, 0 or 1, where the column stands; these are not scaled.
+    flat inputs, a single one otherwise. Bytes are pictures, with a single 0 and 255. A column of words becomes as many
+    inputs as it has words, 0 or 1, in the column's place; these are not scaled.
     """
 
     task: str  # classification or regression
@@ -40,12 +40,12 @@ class Schema:
 
     @property
     def scale(self) -> tuple[float, ...]:
-        """What inputs are divided by: the spread, or 1 where a feature is constant."""
+        """What inputs are divided by: the spread, or 1 if a feature is constant."""
         return tuple(value or 1.0 for value in self.spread)
 
     @property
     def target_scale(self) -> float:
-        """What targets are divided by: their spread, or 1 where they are constant."""
+        """What targets are divided by: their spread, or 1 if they are constant."""
         return self.target_spread or 1.0
 
     @property
@@ -62,14 +62,14 @@ class Schema:
         if (self.labels is None) != (self.task == "regression"):
             raise UserError(
                 f"labels of the schema are {brief(self.labels)} and its task is {self.task}; "
-                "expected labels for classification alone"
+                "expected labels for classification only"
             )
         _check_texts("labels", self.labels or ())
         _check_texts("columns", self.columns or ())
         if self.label is not None and self.label in (self.columns or ()):
             raise UserError(
                 f"label of the schema is {brief(self.label)}, which is one of its columns too; "
-                "expected the column to predict beside those to predict it from"
+                "expected the column to predict to be none of those to predict it from"
             )
         for column, words in self.categories.items():
             if column not in (self.columns or ()):
@@ -83,7 +83,7 @@ class Schema:
         if self.columns is not None and self.input_shape != (len(self.features),):
             raise UserError(
                 f"input_shape of the schema is {brief(self.input_shape)}; expected ({len(self.features)},), "
-                "as many as its columns and words make"
+                "one for each of its columns of numbers and each of its words"
             )
         if self.pictures and self.columns is not None:
             raise UserError("pictures of the schema is True and it has columns; expected one or the other")
@@ -103,7 +103,7 @@ class Schema:
             raise UserError(
                 f"shift and spread of the schema are {self.shift} and {self.spread}; expected 0 and 255 for pictures"
             )
-        inputs = inputs_of(self.columns or (), self.categories)  # none where the schema is not of a table
+        inputs = inputs_of(self.columns or (), self.categories)  # none if the schema is not for a table
         for (name, column), shift, spread in zip(inputs, self.shift, self.spread, strict=False):
             if column in self.categories and (shift, spread) != (0, 1):
                 raise UserError(

@@ -9,7 +9,7 @@ from fedamp.data.silos.schema.definition import Schema
 
 
 def schema_differences(a: Schema, b: Schema) -> list[str]:
-    """Return in words what differs between two schemas; none where they are the same."""
+    """Return in words what differs between two schemas; none if they are the same."""
     lines = []
     for name in ("task", "label", "input_shape", "pictures", "count", "target_shift", "target_spread", "version"):
         if getattr(a, name) != getattr(b, name):
@@ -20,7 +20,7 @@ def schema_differences(a: Schema, b: Schema) -> list[str]:
     lines += _name_differences("labels", a.labels or (), b.labels or ())
     for column in [*a.categories, *(column for column in b.categories if column not in a.categories)]:
         lines += _name_differences(f"words of {column!r}", a.categories.get(column, ()), b.categories.get(column, ()))
-    # Side by side only where both have the same inputs: what else differs is said above.
+    # Side by side only if both have the same inputs: what else differs is said above.
     if a.input_shape == b.input_shape and a.features == b.features and a.pictures == b.pictures:
         names = a.features or tuple(f"input {i}" for i in range(len(a.shift)))
         for what, ours, theirs in (("shift", a.shift, b.shift), ("spread", a.spread, b.spread)):
@@ -44,5 +44,5 @@ def _name_differences(what: str, ours: Sequence[str], theirs: Sequence[str]) -> 
     if second:
         lines.append(f"{what} only in the second: {listed(second)}")
     if not lines and tuple(ours) != tuple(theirs):
-        lines.append(f"{what} are in another order: {listed(ours)} and {listed(theirs)}")
+        lines.append(f"{what} are in a different order: {listed(ours)} and {listed(theirs)}")
     return lines

@@ -15,7 +15,7 @@ def layout_difference(
     shape: tuple[int, ...],
     pictures: bool,
 ) -> str:
-    """Return in words how other rows differ from a schema in what they consist of; "" where they fit."""
+    """Return in words how other rows differ from a schema in what they consist of; "" if they fit."""
     if (columns is None) != (schema.columns is None):
         kinds = ("a table (csv)", "arrays (npz)")
         here, there = kinds if columns is not None else kinds[::-1]

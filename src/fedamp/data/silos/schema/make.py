@@ -1,4 +1,4 @@
-"""A schema from rows: of one silo alone, or of silos that lie together."""
+"""A schema from rows: of one silo alone, or of silos in one place."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Floats = NDArray[np.float64]
 
 
 def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
-    """Return the schema of silos that lie together, or of one silo alone, to be merged with the others'.
+    """Return the schema of silos in one place, or of one silo alone, to be merged with the others'.
 
-    "auto" goes by the targets' type (`guess_task`): floats are a regression, whole numbers and words are classes.
-    Several silos that are described apart should name their task: one of them may write 25 where the others write
+    "auto" decides by the targets' type (`guess_task`): floats are a regression, whole numbers and words are classes.
+    Silos that are described separately should name their task: one of them may write 25 where the others write
     25.0. Columns are in the order of the first silo. One silo alone may have a single class; a federation needs two.
     """
     checks.one_of("task", task, ("auto", *TASKS))
@@ -79,7 +79,7 @@ def _moments(of: str, x: NDArray[Any], names: Sequence[str]) -> tuple[Floats, Fl
     """Return mean and variance of each column of x (N, F); a constant column has its value and 0, exactly."""
     values = x.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        # By differences: sums of large numbers would lose digits, and those of a constant wouldn't give it back.
+        # From differences: sums of large numbers would lose digits, and the mean of a constant would not be exact.
         mean = values[0] + (values - values[0]).mean(axis=0)
         mean += (values - mean).mean(axis=0)
         variance = np.square(values - mean).mean(axis=0)

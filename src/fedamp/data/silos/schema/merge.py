@@ -1,4 +1,4 @@
-"""One schema of several: what all their rows together would have given."""
+"""One schema from several: what all their rows together would have given."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fedamp.errors import UserError
 
 
 def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None) -> Schema:
-    """Return the schema of all rows that partial schemas describe; an error calls them by `names`.
+    """Return the schema of all rows that partial schemas describe; errors call them by `names`.
 
     Classes and words are united; means and variances are combined by the difference of the means (Chan, Golub
-    and LeVeque, 1983), which loses no digits where means are large.
+    and LeVeque, 1983), which loses no digits when means are large.
     """
     if not schemas:
         raise UserError("there are no schemas to merge; expected at least one")
@@ -29,7 +29,7 @@ def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None)
 
 
 def merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
-    """Return the schema of all rows; `names` are whose the schemas are, for errors."""
+    """Return the schema of all rows; `names` say whose schemas they are, for errors."""
     merged, first = schemas[0], names[0]
     for schema, name in zip(schemas[1:], names[1:], strict=True):
         if schema.task != merged.task:
@@ -50,7 +50,7 @@ def merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
 
 
 def check_classes(schema: Schema) -> None:
-    """Raise where all rows have one and the same label: there is nothing to tell apart."""
+    """Raise if all rows have the same label: there is nothing to learn."""
     if schema.labels is not None and len(schema.labels) < 2:
         raise UserError(
             f"all rows of all silos have the label {brief(schema.labels[0])}; "
@@ -100,7 +100,7 @@ def _combine(
     share = count_b / (count_a + count_b)
     # Equal means leave a delta of exactly 0, so that what is constant in all silos stays constant.
     delta = b[0] - a[0]
-    # A hypotenuse, and not the root of squares: it neither overflows nor underflows on the way.
+    # A hypotenuse, not the root of squares: it neither overflows nor underflows on the way.
     spread = math.hypot(a[1] * math.sqrt(1 - share), b[1] * math.sqrt(share), delta * math.sqrt(share * (1 - share)))
     mean = a[0] + delta * share
     if not math.isfinite(spread) or not math.isfinite(mean):
