@@ -1,10 +1,10 @@
-"""All clients at once against a plain loop, and the two ways of the engine against each other, on a CPU.
+"""All clients at once against a plain loop, and the engine's two ways against each other, on a CPU.
 
     python benchmarks/cpu.py
 
-A ratio over 1 says that all clients at once (`stacked`) is faster. `plain loop` is what a careful user would write
-(plain_loop.py), `loop` our own way for one client after the other. `auto` is what the rule takes, and `lost` what the
-other way would have gained.
+A ratio over 1 means that all clients at once (`stacked`) is faster. `plain loop` is what a careful user would write
+(plain_loop.py), `loop` our own way of training one client after another. `auto` is what the rule chooses, and `lost`
+what the other way would have gained.
 """
 
 import statistics

@@ -1,9 +1,9 @@
-"""Samples a second of local training on a GPU, and where one round's time goes.
+"""Samples a second of local training on a GPU, and where the time of a round goes.
 
     python benchmarks/gpu_round.py --compile       the CNN on clients like EMNIST's, ResNet18; also compiled
     python benchmarks/gpu_round.py --profile       and the kernels that took the most time
 
-Pictures are random: what is measured is time. Two rounds of warm-up come before; then the median of three.
+Pictures are random, since only time is measured. The figure is the median of three rounds, after two rounds of warm-up.
 """
 
 import argparse

@@ -4,10 +4,9 @@
     python benchmarks/growth.py --device cuda --json growth-cuda.json
 
 Every client has 100 random pictures and takes one pass over them in minibatches of 20. The server's part (distances,
-weights, mixture) and the clients' part (local training) are timed apart. A round of warm-up comes before; then the
-best of three. Memory is the
-most that torch held on a GPU, and on a CPU the most that the process held; there it only ever rises, so that each case
-runs in a process of its own.
+weights, mixture) and the clients' part (local training) are timed separately, after a warm-up round; the best
+of three counts. Memory is the most that torch held on a GPU, or that the process held on a CPU; there it only ever
+rises, so each case runs in its own process.
 """
 
 import argparse

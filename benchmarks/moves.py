@@ -2,9 +2,9 @@
 
     python benchmarks/moves.py
 
-For each setting: the longest honest move, and the shortest of flips (-10 w and -3 w) by a third of the clients, those
-who move least. All in usual moves (`replies.usual_moves`), over all rounds, of moves that are not free (`FREE`);
-0 where none is. A dozen minutes on a CPU.
+For each setting: the longest honest move, and the shortest flip (-10 w and -3 w) if a third of the clients, those who
+move least, send flips. Lengths are in usual moves (`reply_checks.usual_moves`), over all rounds, and count only moves
+that are not free (`FREE`); 0 means that there is none. Takes about twelve minutes on a CPU.
 """
 
 from collections.abc import Callable, Sequence

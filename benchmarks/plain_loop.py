@@ -1,4 +1,4 @@
-"""FedAMP's local training as a careful user would write it in plain PyTorch: one client after the other, fused Adam."""
+"""FedAMP's local training as a careful user would write it in plain PyTorch: one client after another, fused Adam."""
 
 import copy
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
     python benchmarks/server.py                small sizes
     python benchmarks/server.py --large        m = 100, d = 11 million and m = 1000, d = 1.7 million: 20 GB of memory
 
-A ratio under 1 says that the blocks are faster. The plain way makes float64 copies of all rows; where memory is short
-for that, the ratio is taken on a quarter of the columns.
+A ratio under 1 means that the blocks are faster. The plain way makes float64 copies of all rows; if there is not enough
+memory for that, the ratio is measured on a quarter of the columns.
 """
 
 import argparse
