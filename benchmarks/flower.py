@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fedamp.runs.settings import RunConfig
 
 import fedamp
 from fedamp import models
+from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.models.zoo import mlp
 from fedamp.runs.material import load_material
@@ -46,7 +46,7 @@ def flowers(config: RunConfig, clients: Clients) -> float:
         def __init__(self, number: int) -> None:
             self.positions = clients.train[number]
 
-        def fit(self, parameters: list[Any], settings: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
+        def fit(self, parameters: list[Any], config: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
             torch.set_num_threads(1)
             module = models.build(mlp, shape, 10, 0)
             with torch.no_grad():
@@ -76,7 +76,7 @@ def flowers(config: RunConfig, clients: Clients) -> float:
     def server(context: Context) -> ServerAppComponents:
         start = ndarrays_to_parameters([p.detach().numpy() for p in first.parameters()])
         strategy = Timed(fraction_evaluate=0.0, initial_parameters=start)
-        return ServerAppComponents(strategy=strategy, settings=ServerConfig(num_rounds=config.rounds + 1))
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=config.rounds + 1))
 
     run_simulation(ServerApp(server_fn=server), ClientApp(client_fn=client), num_supernodes=len(clients))
     spent = [end - begin for begin, end in zip(moments[::2], moments[1::2], strict=True)]

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from fedamp.config import RunConfig
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
     from fedamp.runs.result import Result
 
-__all__ = ["Result", "__version__", "make_method", "run"]
+__all__ = ["Result", "RunConfig", "__version__", "make_method", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from fedamp.runs.from_python import run
 
         return run
+    if name == "RunConfig":
+        from fedamp.config import RunConfig
+
+        return RunConfig
     if name == "Result":
         from fedamp.runs.result import Result
 

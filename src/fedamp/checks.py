@@ -44,7 +44,8 @@ def one_of(what: str, value: object, choices: Collection[str]) -> None:
         return
     near = difflib.get_close_matches(str(value).lower(), choices, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise UserError(f"unknown {what} {value!r}{hint}; choose from {', '.join(sorted(choices))}")
+    kind, of, whose = what.partition(" of ")
+    raise UserError(f"unknown {kind} {value!r}{of}{whose}{hint}; choose from {', '.join(sorted(choices))}")
 
 
 def positive(what: str, value: object, *, finite: bool = True) -> None:

@@ -53,3 +53,8 @@ def default_of(each: Field[Any]) -> Any:
     if each.default is not MISSING:
         return each.default
     return each.default_factory() if each.default_factory is not MISSING else MISSING
+
+
+def field_list(kind: type) -> str:
+    """Return a dataclass's explained fields, a line each, for its docstring."""
+    return "\n".join(f"    {name}: {known.meaning}" for name, known in explained(kind).items())

@@ -246,3 +246,14 @@ def test_quiet_where_stdout_is_no_terminal(fedamp_command):
     _, out, err = fedamp_command("run", *QUICK, "--json")
     assert out.count("\n") == 1
     assert err == ""
+
+
+def test_arguments_have_help_texts(fedamp_command):
+    code, out, _ = fedamp_command("list", "--help")
+    assert code == 0
+    assert "methods, data, settings" in out
+
+
+def test_a_near_command_is_suggested_once(fedamp_command):
+    code, _, err = fedamp_command("runn")
+    assert (code, err.count("Did you mean")) == (2, 1)

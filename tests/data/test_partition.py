@@ -139,7 +139,7 @@ def test_make_setting():
             {},
             r"unknown setting 'practicle' \(did you mean 'practical'\?\); choose from dirichlet, iid",
         ),
-        ("iid", {"beta": 1}, "unknown parameter of iid 'beta'; choose from samples, share_samples, test_samples"),
+        ("iid", {"beta": 1}, "unknown parameter 'beta' of iid; choose from samples, share_samples, test_samples"),
         ("iid", {"samples": 0}, "samples is 0; expected a whole number of 1 or more"),
         ("iid", {"test_samples": 0}, "test_samples is 0"),
         ("iid", {"share_samples": "yes"}, "share_samples is 'yes'; expected true or false"),

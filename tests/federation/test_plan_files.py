@@ -68,7 +68,7 @@ def test_unknown_fields_are_ignored_and_missing_rules_have_their_defaults(folder
         ({"silos": [{"name": "a", "number": 0}]}, "silos[0].key is missing"),
         ({"silos": [{"name": "a"}]}, "silos[0].number is missing (and one more fault)"),
         ({"silos": [{"name": "a", "number": 0, "key": "ab"}] * 2}, "two silos have the same name (['a', 'a'])"),
-        ({"description__roundz": 1}, "'roundz' (did you mean 'rounds'?)"),
+        ({"description__roundz": 1}, "'roundz' of a run (did you mean 'rounds'?)"),
         ({"description__rounds": 0}, "rounds is 0; expected a whole number of 1 or more"),
     ],
 )

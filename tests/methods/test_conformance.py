@@ -268,7 +268,7 @@ def test_unknown_method_lists_all_nine():
 
 
 def test_unknown_hyperparameter_lists_the_known():
-    with pytest.raises(ValueError, match=r"unknown hyperparameter of fedprox 'nu'.*choose from mu"):
+    with pytest.raises(ValueError, match=r"unknown hyperparameter 'nu' of fedprox.*choose from mu"):
         make_method("fedprox", nu=1)
     with pytest.raises(ValueError, match="no hyperparameters"):
         make_method("separate", mu=1)

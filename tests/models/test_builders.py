@@ -79,7 +79,7 @@ def test_numbers_are_checked():
 
 
 def test_wrong_parameters_list_the_right_ones():
-    with pytest.raises(ValueError, match=r"parameter of mlp 'hiden' \(did you mean 'hidden'\?\); choose from hidden$"):
+    with pytest.raises(ValueError, match=r"parameter 'hiden' of mlp \(did you mean 'hidden'\?\); choose from hidden$"):
         build(mlp, (8, 8), 10, seed=0, hiden=3)
     with pytest.raises(ValueError, match="model cnn-small takes no parameters, but got 'hidden'"):
         build(cnn_small, (8, 8), 10, seed=0, hidden=3)
@@ -129,7 +129,7 @@ def test_a_users_parameters(nets):
     assert parameter_names(builder) == ["width", "bias"]
     with pytest.raises(
         ValueError,
-        match=r"parameter of own_parameters:f 'widht' \(did you mean 'width'\?\); choose from bias, width$",
+        match=r"parameter 'widht' of own_parameters:f \(did you mean 'width'\?\); choose from bias, width$",
     ):
         build(builder, (4,), 3, seed=0, widht=5)
 

@@ -227,4 +227,4 @@ def test_resume_command(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as exit_:
         main()
     assert exit_.value.code == 2
-    assert "nowhere holds no run" in capsys.readouterr().err
+    assert "there is no folder nowhere" in capsys.readouterr().err

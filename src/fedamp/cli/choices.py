@@ -59,9 +59,10 @@ def explain(kind: str, name: str) -> list[Parameter]:
 
 
 def summary(thing: object) -> str:
-    """Return the first line of a thing's docstring."""
-    lines = (inspect.getdoc(thing) or "").splitlines()
-    return lines[0] if lines else ""
+    """Return the first line of a thing's docstring; of a function, what it returns."""
+    line = (inspect.getdoc(thing) or "").partition("\n")[0]
+    returned = line.removeprefix("Return ")
+    return line if returned == line else returned[:1].upper() + returned[1:]
 
 
 def _preset(name: str) -> str:

@@ -1,5 +1,6 @@
 """The program `fedamp`: its subcommands, and how it ends. A user's mistake is one line and exit code 2."""
 
+import re
 import sys
 from typing import Annotated
 
@@ -51,6 +52,11 @@ def _root(
 ) -> None: ...
 
 
+def _once(message: str) -> str:
+    """Return a message without sentences that it repeats: typer and click both suggest a command."""
+    return " ".join(dict.fromkeys(re.split(r"(?<=[.?]) ", message)))
+
+
 def main() -> None:
     """Run the command line."""
     try:
@@ -65,7 +71,7 @@ def main() -> None:
             raise
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
-        fail(error.format_message())
+        fail(_once(error.format_message()))
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)

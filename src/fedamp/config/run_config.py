@@ -12,7 +12,7 @@ from typing import Any
 
 from fedamp import __version__, checks
 from fedamp.errors import UserError
-from fedamp.fields import about, explained
+from fedamp.fields import about, explained, field_list
 
 NAMED = ("setting", "model", "method")
 """What is chosen by a name and has parameters of its own."""
@@ -34,8 +34,8 @@ class Named:
         object.__setattr__(self, "parameters", checks.plain(self.parameters))
 
     @classmethod
-    def of(cls, value: object) -> Named:
-        """Return a choice from a name, or from a mapping with a `name` and parameters."""
+    def of(cls, value: object, what: str = "it") -> Named:
+        """Return a choice from a name, or from a mapping with a `name` and parameters; `what` is chosen."""
         if isinstance(value, Named):
             return value
         if isinstance(value, str):
@@ -43,7 +43,7 @@ class Named:
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
             parameters = {key: each for key, each in checks.plain(value).items() if key != "name"}
             return cls(value["name"], {k: math.inf if v == "inf" else v for k, v in parameters.items()})
-        raise UserError(f"got {value!r}; expected a name, or a table with a 'name' and parameters")
+        raise UserError(f"{what} is {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
 WHAT, TRAINING, SILOS, FAULTS, MACHINE = (
@@ -145,7 +145,7 @@ class RunConfig:
         for each in fields(self):
             object.__setattr__(self, each.name, checks.plain(getattr(self, each.name)))
         for name in NAMED:
-            object.__setattr__(self, name, Named.of(getattr(self, name)))
+            object.__setattr__(self, name, Named.of(getattr(self, name), name))
         checks.count("clients", self.clients)
         checks.count("rounds", self.rounds)
         checks.count("seed", self.seed, least=0)
@@ -172,8 +172,9 @@ class RunConfig:
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
         """Return a configuration from a mapping; an unknown key is an error that lists the known ones."""
         known = [f.name for f in fields(cls)]
+        shown = list(explained(cls))
         for key in values:
-            checks.one_of("setting of a run", key, known)
+            checks.one_of("setting of a run", key, known if key in known else shown)
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,6 +187,9 @@ class RunConfig:
             values[name] = {"name": choice.name, **parameters}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
+
+
+RunConfig.__doc__ = f"{RunConfig.__doc__}\n{field_list(RunConfig)}\n"
 
 
 def _numbers(what: str, value: object) -> tuple[int, ...] | None:

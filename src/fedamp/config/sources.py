@@ -15,7 +15,7 @@ from fedamp.errors import UserError
 def configured(preset: str | None, file: Path | None, flags: Mapping[str, Any], overrides: Sequence[str]) -> RunConfig:
     """Return the configuration that a preset, a TOML file, flags and `--set` give together."""
     given = read_toml(file) if file else {}
-    method = flags.get("method") or Named.of(given.get("method", RunConfig.method)).name
+    method = flags.get("method") or Named.of(given.get("method", RunConfig.method), "method").name
     values = with_flags({**(presets.preset(preset, method) if preset else {}), **given}, flags)
     return RunConfig.of(with_model_code(with_overrides(with_silos(values), overrides)))
 
@@ -77,7 +77,7 @@ def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[
 
 def with_model_code(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with a digest of the file that a user's own model comes from."""
-    spec = Named.of(values.get("model", RunConfig.model)).name
+    spec = Named.of(values.get("model", RunConfig.model), "model").name
     if ":" not in spec:
         return dict(values)
     from fedamp.models import source_digest

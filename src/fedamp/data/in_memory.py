@@ -60,7 +60,7 @@ def as_clients(
 def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """Return the clients as a list of their parts; anything but a list of (x, y) is an error that says what it is."""
     if isinstance(clients, Mapping):
-        raise UserError(f"clients is a {type(clients).__name__}; {EXPECTED}, such as list(clients.values())")
+        raise UserError(f"clients is of type {type(clients).__name__}; {EXPECTED}, such as list(clients.values())")
     if isinstance(clients, str) or not isinstance(clients, Iterable):
         raise UserError(f"clients is {brief(clients)}; expected a number of clients, or a list of (x, y), one for each")
     pairs = list(clients)
@@ -70,7 +70,7 @@ def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
         # Not any sequence: of one (x, y) without a list around it, x would be a client whose parts are its rows.
         if not isinstance(parts, tuple | list):
             hint = ": one client alone is [(x, y)]" if isinstance(clients, tuple) else ""
-            raise UserError(f"client {i} is a {type(parts).__name__}; {EXPECTED}{hint}")
+            raise UserError(f"client {i} is of type {type(parts).__name__}; {EXPECTED}{hint}")
     return pairs
 
 

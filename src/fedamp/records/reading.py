@@ -57,8 +57,12 @@ class RunRecord:
 def read_run(path: Path) -> RunRecord:
     """Return the run in a folder; a folder without one is an error."""
     config = read_json(path / DESCRIPTION)
+    if config is None and not path.is_dir():
+        raise UserError(f"there is no folder {path}; expected the folder of a run")
     if config is None:
-        raise UserError(f"{path} holds no run: it has no {DESCRIPTION}")
+        below = sorted(inner.parent.name for inner in path.glob(f"*/{DESCRIPTION}"))
+        hint = f"; give one of the runs below it, such as {path / below[0]}" if below else ""
+        raise UserError(f"{path} holds no run: it has no {DESCRIPTION}{hint}")
     inputs = read_json(path / INPUTS) or {}
     return RunRecord(
         path=path,

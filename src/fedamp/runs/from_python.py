@@ -18,7 +18,7 @@ from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.records.folder import RunFolder
 from fedamp.runs.identity import inputs_of
-from fedamp.runs.loop import Observer, play
+from fedamp.runs.loop import Observer, ignore, play
 from fedamp.runs.material import given_material, load_material
 from fedamp.runs.result import Result
 from fedamp.runs.setup import assemble
@@ -29,9 +29,9 @@ Choice = str | Mapping[str, Any] | Named
 
 def run(
     *,
-    method: Choice | Method = RunConfig.method,
+    method: Choice | Method = RunConfig.method.name,
     clients: int | Iterable[Sequence[Any]] | None = None,
-    model: Choice | nn.Module | Callable[..., nn.Module] = RunConfig.model,
+    model: Choice | nn.Module | Callable[..., nn.Module] = RunConfig.model.name,
     data: str | None = None,
     setting: Choice | None = None,
     rounds: int = RunConfig.rounds,
@@ -62,7 +62,7 @@ def run(
     deterministic: bool = RunConfig.deterministic,
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
-    observer: Observer = lambda line: None,
+    observer: Observer = ignore,
 ) -> Result:
     """Run one experiment and return its result.
 
@@ -71,7 +71,7 @@ def run(
     numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides if that is
     wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names, tables with
     a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen BatchNorm) stay in
-    it, unless all of it is. The other arguments are the fields of `fedamp.config.RunConfig`, which explains them.
+    it, unless all of it is. The other arguments are the fields of `fedamp.RunConfig`, whose help explains them.
     `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
     continues, and a folder of another run, of other data or of another model is an error that says what differs.
     `observer` is called with each round's line, and ends the run by returning False.
@@ -134,6 +134,8 @@ def _run(
         values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
     if isinstance(model, str | Mapping | Named):
         values["model"] = model
+    elif not callable(model):  # a module is callable, too
+        raise UserError(f"model is {model!r}; expected a name, a module, or a function that builds one")
     else:
         own_model, values["model"] = model, getattr(model, "__name__", type(model).__name__)
     if isinstance(method, Method):

@@ -27,9 +27,11 @@ Observer = Callable[[Mapping[str, Any]], bool | None]
 round that was played, the run ends after it."""
 
 
-def play(
-    config: RunConfig, setup: Setup, folder: RunFolder | None = None, observer: Observer = lambda line: None
-) -> Result:
+def ignore(line: Mapping[str, Any]) -> None:
+    """Take no notice of a round: the observer of a run that nobody observes."""
+
+
+def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, observer: Observer = ignore) -> Result:
     """Play all rounds of a run, and return its result.
 
     A run that was interrupted continues from its folder's last checkpoint and ends as if it had not been; one that is

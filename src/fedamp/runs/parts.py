@@ -31,7 +31,8 @@ def device_of(name: str) -> torch.device:
     """Return the device of this name; `auto` is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    checks.one_of("device", name.split(":")[0], ["auto", "cpu", "cuda"])
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise UserError(f"device is {name!r}; expected auto, cpu, cuda, or one GPU of several like cuda:1")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device is {name!r}, but torch sees no CUDA device here; use cpu or auto")
     device = torch.device(name)

@@ -91,7 +91,10 @@ class Practical(Setting):
     def _group_of_each(self, what: str, given: tuple[int, ...] | None, total: int) -> Ints:
         if given is None:
             if total < self.groups:
-                raise UserError(f"{total} {what} are too few for {self.groups} groups; lower groups")
+                raise UserError(
+                    f"{total} {what} {'is' if total == 1 else 'are'} too few for {self.groups} groups; lower groups "
+                    f"(--set setting.groups={total})"
+                )
             given = tuple(total // self.groups + (group < total % self.groups) for group in range(self.groups))
         if sum(given) != total:
             raise UserError(f"group_{what} sums to {sum(given)}, but there are {total} {what}; change group_{what}")

@@ -21,11 +21,12 @@ def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
     """Return the rows of a silo; its targets are in the column `label`."""
     header, rows, lines = _read_rows(file)
     if label not in header:
-        near = difflib.get_close_matches(label, header, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(label, header, n=1, cutoff=0.6)
         hint = f" (did you mean {brief(near[0])}?)" if near else ""
         if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
             hint = "; expected commas between cells"
-        raise UserError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}")
+        cure = "name the column to predict with --label (label= in Python)"
+        raise UserError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}; {cure}")
     if len(header) < 2:
         raise UserError(f"the only column is {label!r}; expected features besides the labels")
     if not rows:
