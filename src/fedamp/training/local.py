@@ -1,7 +1,7 @@
 """Local training in one round: what both ways of walking the minibatches share.
 
-There are two, with the same numbers up to rounding. `one_at_a_time.LocalLoop` trains one client at a time, each as a stack of
-height one: exactly the path that a silo runs. `stacked.all_at_once.LocalStack` trains all clients at once.
+There are two, with the same numbers up to rounding. `one_at_a_time.LocalLoop` trains one client at a time, each as a
+stack of height one: exactly the path that a silo runs. `stacked.all_at_once.LocalStack` trains all clients at once.
 """
 
 from __future__ import annotations
