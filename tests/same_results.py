@@ -103,7 +103,7 @@ def interrupt(command: list[str], env: dict[str, str], folder: Path, out: Path) 
 
 
 def digests(out: Path) -> dict[str, str]:
-    """Return digests of a run's models, weights and scores; what the clock says is left out."""
+    """Return digests of a run's models, weights and scores; what the clock says, and the words of warnings, are left out."""
     found = {}
     for name in ("models.safetensors", "best.safetensors", "xi.safetensors"):
         if (out / name).exists():
@@ -112,6 +112,8 @@ def digests(out: Path) -> dict[str, str]:
             tensors = {k: v for k, v in json.loads(raw[8 : 8 + head]).items() if k != "__metadata__"}
             found[name] = hashlib.sha256(json.dumps(tensors, sort_keys=True).encode() + raw[8 + head :]).hexdigest()
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    for line in lines:  # who was refused counts, and not in which words
+        line["events"], line["refused"] = len(line["events"]), sorted(line.get("refused", {}))
     plain = [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
     found["rounds"] = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     result = json.loads((out / "result.json").read_text())
