@@ -103,7 +103,7 @@ def interrupt(command: list[str], env: dict[str, str], folder: Path, out: Path) 
 
 
 def digests(out: Path) -> dict[str, str]:
-    """Return digests of a run's models, weights and scores; what the clock says, and the words of warnings, are left out."""
+    """Return digests of a run's models, weights and scores; seconds and the words of warnings are left out."""
     found = {}
     for name in ("models.safetensors", "best.safetensors", "xi.safetensors"):
         if (out / name).exists():
