@@ -43,6 +43,17 @@ def data(sizes: Sequence[int], seed: int = 0) -> Clients:
     return Clients.of(pairs)
 
 
+def silos(sizes: Sequence[int], opposite: Sequence[int] = ()) -> list[tuple[Tensor, ...]]:
+    """Clients of these sizes under one rule, or its opposite: (x, y, x_test, y_test) for each."""
+    g = torch.Generator().manual_seed(0)
+    rule, pairs = torch.randn(20, 5, generator=g), []
+    for i, size in enumerate(sizes):
+        x = torch.randn(size + 20, 20, generator=g)
+        y = (x @ (-rule if i in opposite else rule)).argmax(1)
+        pairs.append((x[:size], y[:size], x[size:], y[size:]))
+    return pairs
+
+
 @dataclass
 class Federation:
     """A federation that can be played round by round with one method."""

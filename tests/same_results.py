@@ -117,8 +117,8 @@ def digests(out: Path) -> dict[str, str]:
     plain = [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
     found["rounds"] = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     result = json.loads((out / "result.json").read_text())
-    for key in ("best", "last", "best_round", "metric", "worst", "bmta", "sizes", "groups", "chosen"):
-        found[key] = json.dumps(result.get(key), sort_keys=True)
+    for key in ("best", "last", "best_round", "metric", "worst", "bmta", "per_client", "models", "facts"):
+        found[key] = json.dumps(result[key], sort_keys=True)
     return found
 
 

@@ -10,10 +10,9 @@ import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
-from fedamp.cli.run import Config, DataDir, Details, Flag, Preset
+from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset
 from fedamp.cli.terminal import INTERRUPTED, Bars, fail, out, warn
 from fedamp.config.run_config import RunConfig
-from fedamp.errors import UserError
 
 if TYPE_CHECKING:
     from fedamp.records.reading import RunRecord
@@ -31,9 +30,7 @@ def compare_command(
     format: Annotated[str, Flag(help="How the table is printed: text, csv or markdown.")] = "text",
     preset: Preset = None,
     data_dir: DataDir = None,
-    folder: Annotated[
-        Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
-    ] = None,
+    folder: Out = None,
     config: Config = None,
     details: Details = None,
 ) -> None:
@@ -42,8 +39,7 @@ def compare_command(
     from fedamp.config.sources import configured
     from fedamp.runs import compare
 
-    if seeds < 1:
-        raise UserError(f"seeds is {seeds}; expected a whole number of 1 or more")
+    checks.count("seeds", seeds)
     flags, names = given_flags(context), compare.method_names(methods)
 
     def config_for(method: str) -> RunConfig:

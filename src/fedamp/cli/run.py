@@ -19,6 +19,9 @@ Config = Annotated[Path | None, Flag(help="TOML file with settings; flags win ov
 Details = Annotated[
     list[str] | None, Flag("--set", help="A detail, say method.sigma=25 or setting.share=0.8; can be repeated.")
 ]
+Out = Annotated[
+    Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
+]
 AsJson = Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")]
 
 RunFlags = takes_fields({RunConfig: config_fields()})
@@ -28,9 +31,7 @@ def run_command(
     context: typer.Context,
     preset: Preset = None,
     data_dir: DataDir = None,
-    folder: Annotated[
-        Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
-    ] = None,
+    folder: Out = None,
     config: Config = None,
     details: Details = None,
     dry_run: Annotated[bool, Flag("--dry-run", help="Say what the run would need, without running it.")] = False,

@@ -172,9 +172,9 @@ class RunConfig:
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
         """Return a configuration from a mapping; an unknown key is an error that lists the known ones."""
         known = [f.name for f in fields(cls)]
-        shown = list(explained(cls))
         for key in values:
-            checks.one_of("setting of a run", key, known if key in known else shown)
+            if key not in known:
+                checks.one_of("setting of a run", key, explained(cls))
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

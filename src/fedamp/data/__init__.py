@@ -17,7 +17,6 @@ from fedamp.data.published.catalogue import SOURCES, Source
 from fedamp.data.published.folder import data_dir
 from fedamp.data.published.pictures import LOADERS
 from fedamp.data.published.status import Status, check, status
-from fedamp.errors import UserError
 
 
 @functools.wraps(load_digits)
@@ -37,10 +36,7 @@ def load_data(name: str, folder: Path | None = None) -> Dataset:
     >>> load_data("digits").input_shape
     (8, 8)
     """
-    try:
-        checks.one_of("data set", name, DATA)
-    except UserError as error:
-        raise UserError(f"{error}; or give a folder of silos (there is no folder {name!r} here)") from None
+    checks.one_of("data set", name, DATA)
     if name not in SOURCES:
         return DATA[name](Path())  # it has no files, so no folder is needed
     return DATA[name](data_dir(folder) / name)

@@ -23,8 +23,7 @@ from fedamp.federation import provision
 from fedamp.federation.plan import Plan
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.files import read_json
-from fedamp.records.reading import read_lines
+from fedamp.records.reading import read_run
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 A_ROUND, TO_START = 120.0, 180.0  # seconds after which something is wrong
@@ -111,9 +110,10 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
 
 def _scores(record: Path) -> Table:
     """Return each silo's score before the first round and after the last."""
-    lines = [line["test"].get("own", {}).get("accuracy") for line in read_lines(record / "rounds.jsonl")]
+    run = read_run(record)
+    lines = [line["test"].get("own", {}).get("accuracy") for line in run.lines]
     scored = [line for line in lines if line]
-    sizes = (read_json(record / "result.json") or {}).get("facts", {}).get("sizes") or [None] * len(NAMES)
+    sizes = run.facts.sizes or [None] * len(NAMES)
     table = Table("silo", "training samples", "accuracy before round 1", "after the last round")
     for name, size, first, last in zip(NAMES, sizes, scored[0], scored[-1], strict=True):
         table.add_row(name, str(size or "-"), _shown(first), _shown(last))

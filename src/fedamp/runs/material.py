@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.config.run_config import is_folder
-from fedamp.data import load_data
+from fedamp.data import DATA, load_data
 from fedamp.data.clients import Clients
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.raw import RawSilo
@@ -50,6 +51,7 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
         )
     if is_folder(config.data):
         return _silos(config)
+    _check_known(config.data)
     dataset = _load_once(config.data, data_dir)
     _check_named(config)
     setting = make_setting(config.setting.name, **config.setting.parameters)
@@ -67,6 +69,14 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
     )
     facts = Facts(shared_samples=assignment.shared, shared_test_samples=assignment.shared_test, note=dataset.note)
     return Material(clients, dataset.num_classes, CLASSIFICATION, facts, warnings=_beside(config.data))
+
+
+def _check_known(name: str) -> None:
+    """Raise unless this is a data set; it is not a folder, or it would be read as silos."""
+    try:
+        checks.one_of("data set", name, DATA)
+    except UserError as error:
+        raise UserError(f"{error}; or give a folder of silos (there is no folder {name!r} here)") from None
 
 
 def _check_named(config: RunConfig) -> None:

@@ -1,6 +1,6 @@
 """A reply that was only half sent must not stop the others.
 
-Flower's server app receives a reply in pieces and waits for the missing ones: up to two hours, whatever the round's
+Flower's server app receives a reply in pieces and waits for the missing ones: more than an hour, whatever the round's
 timeout says. A silo that dies while it sends would hold up the whole federation for as long.
 """
 

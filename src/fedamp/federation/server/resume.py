@@ -18,8 +18,9 @@ from fedamp.federation.plan import Member
 from fedamp.federation.server.outbox import Life
 from fedamp.federation.server.round_lines import padded
 from fedamp.federation.server.state import ServerState
-from fedamp.files import read_json, write_whole
+from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.checkpoints import load_checkpoint
+from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, LINES, read_lines
 
 LIFE = "life.json"
@@ -55,8 +56,8 @@ def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: 
     if changed == there or changed != config:
         return  # the same run, or truly another: `RunFolder.begin` tells them apart
     lines = [padded(line, m) for line in read_lines(folder / LINES)] if (folder / LINES).exists() else []
-    write_whole(folder / LINES, "".join(json.dumps(line) + "\n" for line in lines).encode())
-    write_whole(folder / DESCRIPTION, (json.dumps(changed, indent=2) + "\n").encode())
+    RunFolder(folder).rewrite(lines)
+    write_json(folder / DESCRIPTION, changed)
 
 
 def restore_strikes(state: ServerState, silos: Sequence[Mapping[str, Any]], members: Sequence[Member]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +11,8 @@ from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
 from fedamp.files import write_json
 from fedamp.methods import METHODS
-from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI, read_run
+from fedamp.records.folder import RunFolder
+from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SCHEMA, XI, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.runs.compare.planning import Planned
 
@@ -37,7 +37,7 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
     for name in (MODELS, BEST, XI, SCHEMA, INPUTS):
         if (source / name).exists():
             shutil.copy(source / name, target / name)
-    (target / LINES).write_text("".join(json.dumps(line) + "\n" for line in record.lines))
+    RunFolder(target).rewrite(record.lines)
     metric = record.result["metric"]
     table = score_table(record.lines, METHODS[config.method.name].scored, metric)
     summary = summarise(table, metric, counted_clients(table.shape[1], config.poisoned))
