@@ -6,6 +6,7 @@ from typing import Any
 from fedamp import checks
 from fedamp.errors import UserError
 from fedamp.methods.apfl import APFL
+from fedamp.methods.autoamp import AutoAMP
 from fedamp.methods.base import Direction, Directions, Grad, Local, Method
 from fedamp.methods.fedamp import FedAMP
 from fedamp.methods.fedavg import FedAvg
@@ -26,6 +27,7 @@ METHODS: dict[str, type[Method]] = {
     "apfl": APFL,
     "fedamp": FedAMP,
     "heurfedamp": HeurFedAMP,
+    "autoamp": AutoAMP,
 }
 
 

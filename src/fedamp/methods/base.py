@@ -52,6 +52,9 @@ class Local(Protocol):
     def lr(self) -> float:
         """The optimiser's learning rate."""
 
+    def part(self, half: Tensor) -> "Local":
+        """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them."""
+
     @overload
     def run(self, start: Rows, direction: Direction, **context: Tensor) -> Rows: ...
     @overload

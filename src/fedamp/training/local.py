@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,26 @@ class LocalTraining(ABC):
     def lr(self) -> float:
         """The optimiser's learning rate."""
         return self.config.optimizer.lr
+
+    def part(self, half: Tensor) -> LocalTraining:
+        """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them.
+
+        Which samples are in which half depends on seed and client alone, so that two rounds can share one split.
+        """
+        wanted = [int(number) for number in half[:, 0].tolist()]
+        if not any(wanted):
+            return self
+        train = tuple(self._half(i, which) for i, which in enumerate(wanted))
+        return type(self)(self.trainer, replace(self.clients, train=train), self.k)
+
+    def _half(self, i: int, which: int) -> Tensor:
+        mine = self.clients.train[i]
+        if which == 0 or len(mine) < 2:
+            return mine
+        order = seeds.generator(self.config.seed, "halves", self.clients.numbers[i]).permutation(len(mine))
+        middle = len(mine) // 2
+        kept = order[:middle] if which == 1 else order[middle:]
+        return mine[torch.from_numpy(kept).to(mine.device)]
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows that start at `start` (rows, or a dict of them) and follow `direction` end."""
