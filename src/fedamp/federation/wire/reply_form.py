@@ -25,6 +25,10 @@ class Idle:
     sizes: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
     steps: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
 
+    def part(self, half: Tensor) -> Idle:
+        """Return itself: there are no samples to choose from."""
+        return self
+
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where it started."""
         return start
