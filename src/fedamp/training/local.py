@@ -61,7 +61,9 @@ class LocalTraining(ABC):
         if not any(wanted):
             return self
         train = tuple(self._half(i, which) for i, which in enumerate(wanted))
-        return type(self)(self.trainer, replace(self.clients, train=train), self.k)
+        part = type(self)(self.trainer, replace(self.clients, train=train), self.k)
+        part.losses = self.losses  # one record of the round
+        return part
 
     def _half(self, i: int, which: int) -> Tensor:
         mine = self.clients.train[i]

@@ -5,7 +5,12 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from fedamp.methods.attention.bias_variance import expected_error, least_error_weights, signal_and_noise
+from fedamp.methods.attention.bias_variance import (
+    collaboration,
+    expected_error,
+    least_error_weights,
+    signal_and_noise,
+)
 
 
 def random_problem(m, seed, rank=3):
@@ -70,12 +75,12 @@ def test_all_different_keep_to_themselves(m):
 
 
 def test_one_client_and_equal_models():
-    one = torch.zeros(1, 1, dtype=torch.float64)
-    assert least_error_weights(one, torch.ones(1, dtype=torch.float64)) == 1
-    assert torch.equal(
-        least_error_weights(torch.zeros(3, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)),
-        torch.full((3, 3), 1 / 3, dtype=torch.float64),
-    )
+    model = torch.randn(1, 9, dtype=torch.float64)
+    one = collaboration(model, model + 1, model, torch.tensor([5.0]), 0.3, 0.1)
+    assert one.xi == 1
+    samples = torch.tensor([1.0, 2.0, 3.0])
+    equal = collaboration(*[model.repeat(3, 1)] * 2, model, samples, 0.3, 0.1)
+    assert torch.allclose(equal.xi, (samples / 6).double().expand(3, 3), atol=1e-12)
 
 
 def test_a_client_split_into_two_halves_keeps_its_total_weight():

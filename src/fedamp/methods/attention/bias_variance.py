@@ -15,6 +15,8 @@ halves are independent, so that products across halves, <a_i, b_j>, see theta al
 Symbols: a, b `(m, d)` the two half models, n_i samples, p_i = n_i/n.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -24,56 +26,149 @@ STEPS = 5000
 """Gradient steps that find out who gets a weight, at most; the weights themselves are then computed exactly."""
 
 
-def signal_and_noise(a: Tensor, b: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return M `(m, m)`, v `(m,)` and the eigenvalues of M before its noise was cut, in float64.
+FAR = 10.0
+"""Times the usual length of a probe from which on nobody listens to a client: it sends something wrong, or poison."""
 
-    Eigenvalues of M that are not larger than twice the most negative one are noise, since M has none below 0; they are
-    set to 0. v_i = c/n_i with one c for all clients: a client's own |a_i - b_i|^2 is too noisy an estimate by itself.
+
+@dataclass(frozen=True)
+class Collaboration:
+    """Who should listen to whom, and what that was read from."""
+
+    xi: Tensor  # (m, m)
+    gain: Tensor  # (m,) share of its expected error that a client loses by listening
+    far: Tensor  # (m,) length of its probe, in usual lengths
+    facts: dict[str, Tensor]  # (1, .) each, for a report
+
+
+def collaboration(
+    a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: float, least_gain: float
+) -> Collaboration:
+    """Return who should listen to whom: the weights of least expected error, of those who can learn from each other.
+
+    Nobody listens to a client whose probe went too far (`far_out`) or who learned the opposite (`opposed`). A client
+    whose gain 1 - error/v is below `least_gain`, where clients differ, keeps to itself: differences grow over the
+    rounds, while the noise does not. For the others squared bias counts `bias_weight` times.
     """
-    shares = (samples / samples.sum()).double()
+    far = far_out(a, b, start, samples)
+    near = (far <= FAR).nonzero()[:, 0]
+    a, b, samples = a[near], b[near], samples[near]
+    signal, noise, spectrum = signal_and_noise(a, b, samples)
+    heard = ~opposed(a, b, start)
+    gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
+    weights = least_error_weights(signal, noise, bias_weight, heard)
+    alone = (gain < least_gain) & (signal.diagonal() > 0)
+    weights[alone] = torch.eye(len(near), dtype=weights.dtype, device=weights.device)[alone]
+    xi = torch.eye(len(far), dtype=weights.dtype, device=weights.device)
+    xi[near[:, None], near] = weights
+    return Collaboration(xi, torch.zeros_like(far).index_put((near,), gain), far, _facts(signal, noise, spectrum))
+
+
+def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]:
+    """Return the spectrum of M in units of the mean noise, its rank, the mean noise and its share of what differs."""
+    mean = noise.mean()
+    one = {
+        "noise": mean,
+        "noise_share": (noise / (noise + signal.diagonal())).mean(),
+        "rank": (spectrum > _floor(spectrum)).sum().double(),
+    }
+    return {"spectrum": spectrum[None] / mean, **{name: value.reshape(1, 1) for name, value in one.items()}}
+
+
+OPPOSED = -0.25
+"""Cosine below which two clients learned opposite things."""
+
+
+def opposed(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """Return who learned the opposite of whom, `(m, m)` bool: their ways from the common start point apart.
+
+    The cosine is free of noise, as M is: <a_i - start, b_j - start> over the lengths that half models agree on.
+    Clients that differ and still can share, such as those with other classes, have cosines near 0 or above; those of
+    contradicting rules were at -0.3 and below, whatever M says. How far <a_i, b_j> and <b_i, a_j> disagree is the
+    noise that it has to exceed.
+    """
+    products, _ = _cross(a, b, start=start)
+    agreed, noise = (products + products.T) / 2, (products - products.T) / 2
+    lengths = agreed.diagonal().clamp(min=0).sqrt()
+    typical = noise.square().sum().div(max(1, len(a) * (len(a) - 1))).sqrt()
+    return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -typical)).fill_diagonal_(False)
+
+
+def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
+    """Return how many times the usual length each client's way from the start has, `(m,)`; the longer of its two.
+
+    The usual length is the median's; who has more samples than the median takes more steps, and may go further by as
+    much.
+    """
+    lengths = torch.maximum(_length(a, start), _length(b, start))
+    usual = lengths.quantile(0.5) * (samples / samples.quantile(0.5)).clamp(min=1)
+    return torch.where(usual > 0, lengths / usual, 0.0)
+
+
+def _length(rows: Tensor, start: Tensor) -> Tensor:
+    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for block in column_blocks(rows):
+        total += (rows[:, block].double() - start[:, block].double()).square().sum(1)
+    return total.sqrt()
+
+
+def signal_and_noise(a: Tensor, b: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return M `(m, m)`, v `(m,)` and the eigenvalues of M before its noise was cut, the largest first; in float64.
+
+    M has no eigenvalues below 0, so that those not larger than twice the most negative one are noise; they are set to
+    0. v_i = c/n_i with one c for all clients: a client's own |a_i - b_i|^2 is too noisy an estimate by itself. Where
+    all halves agree there is no scale to go by, nor any need of one: c is 1, which gives FedAvg's weights if nobody
+    differs.
+    """
+    samples = samples.double()
+    shares = samples / samples.sum()
     products, spread = _cross(a, b, shares)
-    m = (products + products.T) / 2
-    values, vectors = torch.linalg.eigh(m)
-    kept = values.where(values > 2 * values.min().clamp(max=0).abs(), 0)
-    noise = (spread / 4 * samples.double()).mean() / samples.double()
-    return (vectors * kept) @ vectors.T, noise, values
+    values, vectors = torch.linalg.eigh((products + products.T) / 2)
+    kept = values.where(values > _floor(values), 0)
+    level = (spread / 4 * samples).mean()
+    noise = torch.where(level > 0, level, 1.0) / samples
+    return (vectors * kept) @ vectors.T, noise, values.flip(0)
 
 
-def _cross(a: Tensor, b: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """Return <a_i - mean a, b_j - mean b> `(m, m)` and |a_i - b_i|^2 `(m,)`, summed in float64 block by block."""
+def _floor(values: Tensor) -> Tensor:
+    """Return up to where eigenvalues of M are noise, or rounding."""
+    return torch.maximum(2 * -values.min(), 1e-12 * values.abs().max())
+
+
+def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`, and |a_i - b_i|^2 `(m,)`."""
     products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=a.device)
     spread = torch.zeros(len(a), dtype=torch.float64, device=a.device)
     for block in column_blocks(a):
         one, other = a[:, block].double(), b[:, block].double()
-        products.addmm_(one - shares @ one, (other - shares @ other).T)
         spread += (one - other).square().sum(1)
+        if start is not None:
+            one, other = one - start[:, block].double(), other - start[:, block].double()
+        if shares is not None:
+            one, other = one - shares @ one, other - shares @ other
+        products.addmm_(one, other.T)
     return products, spread
 
 
-def least_error_weights(signal: Tensor, noise: Tensor) -> Tensor:
-    """Return xi `(m, m)`, whose rows minimise sum_j xi_j^2 v_j + (xi - e_i)^T M (xi - e_i) over the simplex."""
-    if not noise.sum() > 0:  # equal models: nothing is known of anyone, and every mixture is the same model
-        return torch.full_like(signal, 1 / len(signal))
+def least_error_weights(signal: Tensor, noise: Tensor, bias_weight: float = 1.0, heard: Tensor | None = None) -> Tensor:
+    """Return xi `(m, m)`, whose rows minimise sum_j xi_j^2 v_j + b (xi - e_i)^T M (xi - e_i) over the simplex.
+
+    b is the weight of the squared bias; `heard` `(m, m)` bool says who may have a weight at all.
+    """
     scale = noise.mean()
-    signal, noise = signal / scale, noise / scale
-    quadratic = signal + noise.diag()
-    xi = _descend(quadratic, signal)
+    signal = bias_weight * signal / scale
+    quadratic = signal + (noise / scale).diag()
+    heard = torch.ones_like(signal, dtype=torch.bool) if heard is None else heard
+    xi = _descend(quadratic, signal, heard)
     return torch.stack([_exact(quadratic, signal[i], xi[i]) for i in range(len(xi))])
 
 
-def expected_error(xi: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
-    """Return the mean squared error of each client's mixture, `(m,)`: variance plus squared bias."""
-    bias = xi - torch.eye(len(xi), dtype=xi.dtype, device=xi.device)
-    return xi.square() @ noise + ((bias @ signal) * bias).sum(1)
-
-
-def _descend(quadratic: Tensor, signal: Tensor) -> Tensor:
+def _descend(quadratic: Tensor, linear: Tensor, heard: Tensor) -> Tensor:
     """Return the weights to within a small error, by accelerated projected gradient steps for all rows at once."""
     length = 1 / torch.linalg.eigvalsh(quadratic)[-1]
-    x = y = torch.full_like(signal, 1 / len(signal))
+    x = y = heard / heard.sum(1, keepdim=True, dtype=linear.dtype)
     momentum = 1.0
     for _ in range(STEPS):
-        after = _on_simplex(y - length * (y @ quadratic - signal))
+        after = _on_simplex((y - length * (y @ quadratic - linear)).where(heard, -torch.inf))
         following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         y = after + (momentum - 1) / following * (after - x)
         done = (after - x).abs().max() < 1e-12
@@ -81,6 +176,12 @@ def _descend(quadratic: Tensor, signal: Tensor) -> Tensor:
         if done:
             break
     return x
+
+
+def expected_error(xi: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
+    """Return the mean squared error of each client's mixture, `(m,)`: variance plus squared bias."""
+    bias = xi - torch.eye(len(xi), dtype=xi.dtype, device=xi.device)
+    return xi.square() @ noise + ((bias @ signal) * bias).sum(1)
 
 
 def _on_simplex(rows: Tensor) -> Tensor:
