@@ -55,6 +55,9 @@ class Local(Protocol):
     def part(self, half: Tensor) -> "Local":
         """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them."""
 
+    def loss(self, rows: Rows) -> Tensor:
+        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training."""
+
     @overload
     def run(self, start: Rows, direction: Direction, **context: Tensor) -> Rows: ...
     @overload

@@ -194,10 +194,11 @@ def outliers(
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
     median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
     its client may have a longer one than the others, and a change by what it changes. `slack` is a further
-    factor by which an entry may be longer, for a reason that is known.
+    factor by which an entry may be longer, for a reason that is known. A loss may be anything: one client's may be
+    hundreds of times another's, and it decides about nobody else.
     """
     found: dict[Client, Refusal] = {}
-    for entry in dict.fromkeys(name for one in lengths.values() for name in one):
+    for entry in dict.fromkeys(name for one in lengths.values() for name in one if name != "loss"):
         now = {who: one[entry] for who, one in lengths.items() if entry in one}
         middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
         factor = limits.samples_factor if _counted(entry) else limits.norm_factor

@@ -1,9 +1,12 @@
 """How good models are: rows + held-out samples -> a score and a loss for each client."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,7 +17,9 @@ from fedamp.data.clients import Clients, Positions
 from fedamp.models.dropout import CoordinateDropout, dropout_key, own_stream, seed_streams
 from fedamp.rows import Rows
 from fedamp.training.precision import use_precision
-from fedamp.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from fedamp.training.trainer import Trainer
 
 BATCH = 4096
 """Samples that one client's model sees at once."""

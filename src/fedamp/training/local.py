@@ -20,6 +20,7 @@ from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
 from fedamp.models.dropout import dropout_key
 from fedamp.rows import Rows
+from fedamp.training.evaluate import evaluate
 from fedamp.training.optimizers import Pull
 from fedamp.training.precision import use_precision
 
@@ -73,6 +74,11 @@ class LocalTraining(ABC):
         middle = len(mine) // 2
         kept = order[:middle] if which == 1 else order[middle:]
         return mine[torch.from_numpy(kept).to(mine.device)]
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training."""
+        scores = evaluate(self.trainer, self.clients, rows, "train")
+        return scores.loss[:, None].to(self.clients.x.device)
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows that start at `start` (rows, or a dict of them) and follow `direction` end."""

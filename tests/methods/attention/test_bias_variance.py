@@ -76,10 +76,10 @@ def test_all_different_keep_to_themselves(m):
 
 def test_one_client_and_equal_models():
     model = torch.randn(1, 9, dtype=torch.float64)
-    one = collaboration(model, model + 1, model, torch.tensor([5.0]), 0.3, 0.1)
+    one = collaboration(model, model + 1, model, torch.tensor([5.0]), torch.tensor([0.3]))
     assert one.xi == 1
     samples = torch.tensor([1.0, 2.0, 3.0])
-    equal = collaboration(*[model.repeat(3, 1)] * 2, model, samples, 0.3, 0.1)
+    equal = collaboration(*[model.repeat(3, 1)] * 2, model, samples, torch.full((3,), 0.3))
     assert torch.allclose(equal.xi, (samples / 6).double().expand(3, 3), atol=1e-12)
 
 

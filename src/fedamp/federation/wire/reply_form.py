@@ -29,6 +29,10 @@ class Idle:
         """Return itself: there are no samples to choose from."""
         return self
 
+    def loss(self, rows: Rows) -> Tensor:
+        """Return a loss, though there are no samples."""
+        return torch.zeros((len(rows), 1), dtype=torch.float64)
+
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where it started."""
         return start

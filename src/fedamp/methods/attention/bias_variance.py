@@ -40,14 +40,11 @@ class Collaboration:
     facts: dict[str, Tensor]  # (1, .) each, for a report
 
 
-def collaboration(
-    a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: float, least_gain: float
-) -> Collaboration:
+def collaboration(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: Tensor) -> Collaboration:
     """Return who should listen to whom: the weights of least expected error, of those who can learn from each other.
 
-    Nobody listens to a client whose probe went too far (`far_out`) or who learned the opposite (`opposed`). A client
-    whose gain 1 - error/v is below `least_gain`, where clients differ, keeps to itself: differences grow over the
-    rounds, while the noise does not. For the others squared bias counts `bias_weight` times.
+    Nobody listens to a client whose probe went too far (`far_out`) or who learned the opposite (`opposed`). Squared
+    bias counts `bias_weight` times, `(m,)`; the gain is that of the weights with 1.
     """
     far = far_out(a, b, start, samples)
     near = (far <= FAR).nonzero()[:, 0]
@@ -55,11 +52,8 @@ def collaboration(
     signal, noise, spectrum = signal_and_noise(a, b, samples)
     heard = ~opposed(a, b, start)
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
-    weights = least_error_weights(signal, noise, bias_weight, heard)
-    alone = (gain < least_gain) & (signal.diagonal() > 0)
-    weights[alone] = torch.eye(len(near), dtype=weights.dtype, device=weights.device)[alone]
-    xi = torch.eye(len(far), dtype=weights.dtype, device=weights.device)
-    xi[near[:, None], near] = weights
+    xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
+    xi[near[:, None], near] = least_error_weights(signal, noise, bias_weight[near], heard)
     return Collaboration(xi, torch.zeros_like(far).index_put((near,), gain), far, _facts(signal, noise, spectrum))
 
 
@@ -149,26 +143,36 @@ def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | N
     return products, spread
 
 
-def least_error_weights(signal: Tensor, noise: Tensor, bias_weight: float = 1.0, heard: Tensor | None = None) -> Tensor:
-    """Return xi `(m, m)`, whose rows minimise sum_j xi_j^2 v_j + b (xi - e_i)^T M (xi - e_i) over the simplex.
+def least_error_weights(
+    signal: Tensor, noise: Tensor, bias_weight: Tensor | float = 1.0, heard: Tensor | None = None
+) -> Tensor:
+    """Return xi `(m, m)`, whose rows minimise sum_j xi_j^2 v_j + b_i (xi - e_i)^T M (xi - e_i) over the simplex.
 
-    b is the weight of the squared bias; `heard` `(m, m)` bool says who may have a weight at all.
+    b_i is the weight of the squared bias, a number or `(m,)`; `heard` `(m, m)` bool says who may have a weight at all.
     """
     scale = noise.mean()
-    signal = bias_weight * signal / scale
-    quadratic = signal + (noise / scale).diag()
+    signal, noise = signal / scale, noise / scale
+    weight = torch.as_tensor(bias_weight, dtype=signal.dtype, device=signal.device).expand(len(signal))
     heard = torch.ones_like(signal, dtype=torch.bool) if heard is None else heard
-    xi = _descend(quadratic, signal, heard)
-    return torch.stack([_exact(quadratic, signal[i], xi[i]) for i in range(len(xi))])
+    near = _descend(signal, noise, weight[:, None], heard)
+    rows = [_exact(b * signal + noise.diag(), b * signal[i], near[i]) for i, b in enumerate(weight)]
+    return torch.stack(rows)
 
 
-def _descend(quadratic: Tensor, linear: Tensor, heard: Tensor) -> Tensor:
+def expected_error(xi: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
+    """Return the mean squared error of each client's mixture, `(m,)`: variance plus squared bias."""
+    bias = xi - torch.eye(len(xi), dtype=xi.dtype, device=xi.device)
+    return xi.square() @ noise + ((bias @ signal) * bias).sum(1)
+
+
+def _descend(signal: Tensor, noise: Tensor, weight: Tensor, heard: Tensor) -> Tensor:
     """Return the weights to within a small error, by accelerated projected gradient steps for all rows at once."""
-    length = 1 / torch.linalg.eigvalsh(quadratic)[-1]
-    x = y = heard / heard.sum(1, keepdim=True, dtype=linear.dtype)
+    length = 1 / (weight * torch.linalg.eigvalsh(signal)[-1] + noise.max())
+    x = y = heard / heard.sum(1, keepdim=True, dtype=signal.dtype)
     momentum = 1.0
     for _ in range(STEPS):
-        after = _on_simplex((y - length * (y @ quadratic - linear)).where(heard, -torch.inf))
+        slope = weight * (y @ signal - signal) + y * noise
+        after = _on_simplex((y - length * slope).where(heard, -torch.inf))
         following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         y = after + (momentum - 1) / following * (after - x)
         done = (after - x).abs().max() < 1e-12
@@ -176,12 +180,6 @@ def _descend(quadratic: Tensor, linear: Tensor, heard: Tensor) -> Tensor:
         if done:
             break
     return x
-
-
-def expected_error(xi: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
-    """Return the mean squared error of each client's mixture, `(m,)`: variance plus squared bias."""
-    bias = xi - torch.eye(len(xi), dtype=xi.dtype, device=xi.device)
-    return xi.square() @ noise + ((bias @ signal) * bias).sum(1)
 
 
 def _on_simplex(rows: Tensor) -> Tensor:
