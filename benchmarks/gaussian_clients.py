@@ -83,7 +83,9 @@ def tables() -> str:
         outcomes = {(k, s, m): outcome(m, d, k, s) for k in KINDS for s in SIZES for m in COUNTS}
         excess = table(outcomes, lambda one: f"{100 * max(one.excess, 0):.0f} %")
         worst = table(outcomes, lambda one: f"{one.worst:.2f}")
-        parts.append(f"Excess of a client's mean squared error over that with known M and v, {d} dimensions:\n\n{excess}")
+        parts.append(
+            f"Excess of a client's expected squared error over that with known M and v, {d} dimensions:\n\n{excess}"
+        )
         parts.append(f"The worst client's error, as a multiple of its own model's, {d} dimensions:\n\n{worst}")
     return "\n\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Gaussian clients with known M and v: the mixture's error is the closed form, and nobody's weights have a smaller one."""
+"""Gaussian clients with known M and v: the error is the closed form, and nobody's weights have a smaller one."""
 
 import pytest
 import torch

@@ -1,7 +1,7 @@
 """Who listens to whom, from two half models of each client: limits, opposites, poison, and a client in two parts.
 
-`halves` gives each half model its noise in a direction of its own. So the estimates of M and v are exact, and what holds
-of the program has to hold of them.
+`halves` gives each half model its noise in a direction of its own. So the estimates of M and v are exact, and what
+holds of the program has to hold of them.
 """
 
 import pytest
