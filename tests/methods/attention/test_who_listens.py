@@ -23,8 +23,12 @@ def halves(theta: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return a, b, torch.zeros(1, theta.shape[1] + 2 * m, dtype=torch.float64)
 
 
+def found(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
+    return collaboration(a, b, start, samples, bias_weight=0.3, least_gain=0.1).xi
+
+
 def weights(theta: Tensor, samples: Tensor) -> Tensor:
-    return collaboration(*halves(theta, samples), samples, bias_weight=0.3, least_gain=0.1).xi
+    return found(*halves(theta, samples), samples)
 
 
 def sizes(m: int) -> Tensor:
@@ -41,22 +45,22 @@ MANY = [2, 3, 10]
 @pytest.mark.parametrize("m", MANY)
 def test_nobody_differs_gives_exactly_fedavgs_weights(m):
     samples = sizes(m)
-    found = weights(torch.ones(m, 5, dtype=torch.float64), samples)
-    assert torch.allclose(found, (samples / samples.sum()).expand(m, m), rtol=0, atol=1e-12)
+    xi = weights(torch.ones(m, 5, dtype=torch.float64), samples)
+    assert torch.allclose(xi, (samples / samples.sum()).expand(m, m), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("group", [[0, 1], [0, 0], [0, 0, 1], [0, 1, 1], [0, 0, 1, 1, 1, 2]])
 def test_groups_far_apart_give_the_groups_means(group):
     samples, group = sizes(len(group)), torch.tensor(group)
     same = (group[:, None] == group) * samples
-    found = weights(1e4 * torch.eye(3, dtype=torch.float64)[group], samples)
-    assert torch.allclose(found, same / same.sum(1, keepdim=True), rtol=0, atol=1e-6)
+    xi = weights(1e4 * torch.eye(3, dtype=torch.float64)[group], samples)
+    assert torch.allclose(xi, same / same.sum(1, keepdim=True), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("m", MANY)
 def test_all_different_keep_to_themselves(m):
-    found = weights(100 * torch.eye(m, dtype=torch.float64), sizes(m))
-    assert (found.diagonal() > 1 - 1e-3).all()
+    xi = weights(100 * torch.eye(m, dtype=torch.float64), sizes(m))
+    assert (xi.diagonal() > 1 - 1e-3).all()
 
 
 @pytest.mark.parametrize("m", [2, 3, 6])
@@ -81,9 +85,9 @@ def test_opposites_are_found(m):
     expected = torch.zeros(m, m, dtype=torch.bool)
     expected[0, 1:] = expected[1:, 0] = True
     assert (opposed(a, b, start) == expected).all()
-    found = collaboration(a, b, start, sizes(m), 0.3, 0.1).xi
-    assert (found[expected] == 0).all()
-    assert torch.allclose(found.sum(1), torch.ones(m, dtype=torch.float64))
+    xi = found(a, b, start, sizes(m))
+    assert (xi[expected] == 0).all()
+    assert torch.allclose(xi.sum(1), torch.ones(m, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("m", MANY)
@@ -112,11 +116,10 @@ def test_a_poisoned_probe_is_found_and_changes_nothing_for_the_others(m, poison)
     a[-1], b[-1] = send(a[-1]), send(b[-1])
     far = far_out(a, b, start, samples)
     assert (far > FAR).tolist() == [False] * (m - 1) + [True]
-    found = collaboration(a, b, start, samples, 0.3, 0.1).xi
-    without = collaboration(a[:-1], b[:-1], start, samples[:-1], 0.3, 0.1).xi
-    assert torch.allclose(found[:-1, :-1], without, rtol=0, atol=1e-9)
-    assert (found[:-1, -1] == 0).all()
-    assert found[-1, -1] == 1
+    xi, without = found(a, b, start, samples), found(a[:-1], b[:-1], start, samples[:-1])
+    assert torch.allclose(xi[:-1, :-1], without, rtol=0, atol=1e-9)
+    assert (xi[:-1, -1] == 0).all()
+    assert xi[-1, -1] == 1
 
 
 def noise_like(row: Tensor, times: float) -> Tensor:
