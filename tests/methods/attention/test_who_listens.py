@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedamp.methods.attention.bias_variance import FAR, collaboration, far_out, opposed
+from fedamp.methods.attention.bias_variance import FAR, collaboration, far_out, opposed, signal_and_noise
 
 LEVEL = 20.0
 """Noise times samples."""
@@ -40,6 +40,16 @@ def ways(m: int, d: int, seed: int) -> Tensor:
 
 
 MANY = [2, 3, 10]
+
+
+@pytest.mark.parametrize("m", MANY)
+def test_of_such_halves_the_estimates_are_exact(m):
+    theta, samples = 10 * ways(m, 4, 5), sizes(m)
+    a, b, _ = halves(theta, samples)
+    signal, noise, _ = signal_and_noise(a, b, samples)
+    centred = theta - samples / samples.sum() @ theta
+    assert torch.allclose(signal, centred @ centred.T, rtol=0, atol=1e-9)
+    assert torch.allclose(noise, LEVEL / samples, rtol=1e-12)
 
 
 @pytest.mark.parametrize("m", MANY)
