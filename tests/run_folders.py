@@ -24,9 +24,10 @@ def write_run(
     xi=None,
     warnings=(),
     names=None,
+    found=None,
     **config,
 ) -> Path:
-    """Write a run whose clients have these scores after each round."""
+    """Write a run whose clients have these scores after each round, and whose last line has what the method found."""
     folder.mkdir(parents=True)
     method = {"name": method} if isinstance(method, str) else method
     description = RunConfig.of({"seed": seed, "method": method, "clients": len(accuracies[0]), **config}).to_dict()
@@ -34,6 +35,7 @@ def write_run(
     lines = [{"round": 0, "events": [], "test": {"own": {metric: [0.0] * len(accuracies[0])}}}]
     for k, scores in enumerate(accuracies, 1):
         lines.append({"round": k, "events": [], "test": {"own": {metric: list(scores)}}, "seconds": 1.0})
+    lines[-1] |= found or {}
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if result:
         facts = {"groups": groups, "sizes": [10] * len(accuracies[0])} | ({"names": names} if names else {})

@@ -44,7 +44,9 @@ def report(tmp_path_factory) -> Path:
             xi = grouped_xi(8, GROUPS) if "fedamp" in name else None
             known = {"groups": GROUPS, "names": [EVIL, "b", "c", "d", "e", "f"], "warnings": [EVIL]}
             write_run(folder / f"{name[:4].strip('<>/')}{name[-3]}{seed}", name, seed, scores, xi=xi, **known)
-    write_run(folder / "other", "separate", 0, [(0.5, 0.6)], data="mnist")
+    found = {"self_weight": [0.5, 1.0], "effective_clients": [2.0, 1.0], "expected_gain": [0.3, 0.0]}
+    found |= {"spectrum": [7.0, -0.5], "rank": 1.0, "noise": 0.1, "noise_share": 0.2}
+    write_run(folder / "other", "separate", 0, [(0.5, 0.6)], data="mnist", names=[EVIL, "b"], found=found)
     return write_report([folder])
 
 
@@ -121,6 +123,14 @@ def test_a_method_can_be_hidden_and_shown(open_page, by):
         assert "heurfedamp" in names(page, plot)
     toggle()
     assert "fedamp" in names(page, "curves")
+
+
+def test_who_helps_whom_is_drawn(open_page):
+    page = open_page()
+    plot = "document.querySelector('[data-{}]').data"
+    assert page.evaluate(plot.format("spectrum") + "[0].y") == [7.0, -0.5]
+    assert page.evaluate(plot.format("clients") + ".map(each => each.y)") == [[1.0, 0.0], [30.0, 0.0]]
+    assert page.locator("[data-spectrum] .annotation-text").text_content() == "rank 1"
 
 
 def test_another_setting_can_be_chosen(open_page):

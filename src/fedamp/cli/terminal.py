@@ -14,6 +14,8 @@ from rich.text import Text
 
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
+from fedamp.records.helping import helping, in_a_sentence
+from fedamp.records.reading import LINES, read_lines
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -130,6 +132,8 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         table.add_row("training samples that clients share", str(facts.shared_samples))
     if facts.note:
         table.add_row("data", facts.note)
+    if found := helping(read_lines(folder / LINES)):
+        table.add_row("who helps whom", in_a_sentence(found, facts.names))
     table.add_row("time", f"{result['seconds']:.1f} s")
     out.print(table)
     out.print(f"record: {folder}", soft_wrap=True)

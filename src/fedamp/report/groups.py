@@ -12,7 +12,18 @@ from fedamp.records.reading import DESCRIPTION, RunRecord
 from fedamp.records.summaries import higher_is_better
 from fedamp.report.run_scores import Trial, read_trial
 
-ORDER = ("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp")
+ORDER = (
+    "separate",
+    "fedavg",
+    "fedprox",
+    "fedavg-ft",
+    "fedprox-ft",
+    "scaffold",
+    "apfl",
+    "fedamp",
+    "heurfedamp",
+    "autoamp",
+)
 """The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
 
 TRAINING = (

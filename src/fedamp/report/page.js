@@ -157,6 +157,41 @@
       `the ${groups} found in the last round's weights, with dotted lines in between.${left}`;
   }
 
+  function drawSpectrum(plot) {
+    const { values, rank } = JSON.parse(plot.dataset.spectrum);
+    const x = values.map((_, i) => i + 1);
+    const kept = { color: css("--warn"), width: 2, dash: "dot" };
+    const few = values.length < 12 ? { dtick: 1 } : {};
+    Plotly.react(plot, [{
+      type: "bar", x, y: values, marker: { color: x.map((i) => (i <= rank ? colour(1) : colour(0))) },
+      hovertemplate: "direction %{x}: %{y:.3g} times the noise<extra></extra>",
+    }], layout({
+      shapes: [{ type: "line", x0: rank + 0.5, x1: rank + 0.5, yref: "paper", y0: 0, y1: 1, line: kept }],
+      annotations: [{ x: rank + 0.5, y: 1, yref: "paper", yanchor: "bottom", showarrow: false, text: `rank ${rank}`, font: { color: css("--warn") } }],
+      margin: { l: 52, r: 24, t: 26, b: 44 }, bargap: values.length < 6 ? 0.6 : 0.2,
+      xaxis: { title: { text: "direction" }, showgrid: false, range: [0.4, values.length + 0.6], ...few },
+      yaxis: { title: { text: "times the mean noise" }, zeroline: true, zerolinecolor: css("--soft") },
+    }), config);
+  }
+
+  function drawGains(plot) {
+    const { names, others, gain } = JSON.parse(plot.dataset.clients);
+    const places = names.map((_, i) => i);
+    const text = names.map(plain);
+    const few = names.length <= (plot.clientWidth < 420 ? 12 : 30);
+    const short = names.map((name) => plain(name.replace(/^client (?=\d+$)/, "").slice(0, 14)));
+    const bar = (y, i, yaxis, says) => ({
+      type: "bar", x: places, y, yaxis, text, textposition: "none", marker: { color: colour(i) }, hovertemplate: `%{text}: ${says}<extra></extra>`,
+    });
+    const axis = { gridcolor: css("--line"), linecolor: css("--line"), zeroline: false, automargin: true };
+    Plotly.react(plot, [bar(others, 1, "y", "listens to %{y:.1f} others"), bar(gain, 3, "y2", "expects %{y:.0f} % less error")], layout({
+      xaxis: { title: { text: "client" }, anchor: "y2", showgrid: false, ...(few ? { tickvals: places, ticktext: short } : { showticklabels: false }) },
+      yaxis: { title: { text: "others" }, domain: [0.56, 1], range: [0, 1.05 * Math.max(1, ...others)] },
+      yaxis2: { ...axis, title: { text: "gain, %" }, domain: [0, 0.44], range: [0, 105] },
+      bargap: names.length < 6 ? 0.6 : 0.2,
+    }), config);
+  }
+
   function choose(select, names) {
     select.replaceChildren(...names.map((name, i) => new Option(name, name, false, i === names.length - 1)));
   }
@@ -203,6 +238,8 @@
     drawBoxes();
     drawXi();
     drawRecovery();
+    document.querySelectorAll("[data-spectrum]").forEach(drawSpectrum);
+    document.querySelectorAll("[data-clients]").forEach(drawGains);
   }
 
   function show(number) {

@@ -14,6 +14,7 @@ from fedamp.report.content import content
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
 from fedamp.report.table import Row, rows_of
+from fedamp.report.who_helps import who_helps
 
 
 def write_report(folders: list[Path], out: Path | None = None, against: str | None = None) -> Path:
@@ -49,6 +50,7 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
     # Markup: files of this package, and JSON that can't end its element, go in as they are. All else is escaped.
     return environment.get_template("page.html").render(
         content=content(blocks, rows),
+        who_helps=who_helps(blocks),
         data=Markup(as_json(figures(blocks))),
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
         plotly=Markup(plotly),

@@ -14,7 +14,7 @@ from fedamp.records.facts import Facts
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import Summary, client_means, counted_clients, in_unit, score_table, summarise
 
-RECEIVED = ("fedavg", "fedprox")
+RECEIVED = ("fedavg", "fedprox", "autoamp")
 """Methods whose result is the model that the server sends; for the others it is the client's own. A copy, which a test
 checks: the methods themselves need torch."""
 
