@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.records.reading import read_runs
+from fedamp.report.alone import against_alone
 from fedamp.report.content import content
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
@@ -49,6 +50,7 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
     # Markup: files of this package, and JSON that can't end its element, go in as they are. All else is escaped.
     return environment.get_template("page.html").render(
         content=content(blocks, rows),
+        alone=against_alone(blocks),
         data=Markup(as_json(figures(blocks))),
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
         plotly=Markup(plotly),
