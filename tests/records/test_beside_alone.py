@@ -50,7 +50,9 @@ def test_who_is_really_worse_off_is_named_and_nobody_else():
     assert result.worse_off == (1,)
     assert result.headline(["a", "b", "c", "d"]) == "1 of 4 clients is worse off by more than chance: b"
     (warning,) = result.warnings("fedavg", ["", "it is unlike the others", "", ""])
-    assert warning.startswith("client 1 is worse off than alone: 0.0 % against 90.0 % on 20 held-out samples (p = 1.5e-05)")
+    assert warning.startswith(
+        "client 1 is worse off than alone: 0.0 % against 90.0 % on 20 held-out samples (p = 1.5e-05)"
+    )
     assert "; it is unlike the others. Take its model trained alone" in warning
     assert "autoamp" in warning
     assert "autoamp" not in result.warnings("autoamp", [""] * 4)[0]
@@ -64,7 +66,9 @@ def test_too_few_samples_name_nobody_and_say_so():
     few = enough(1) - 1
     result = found([[1] * few], [[0] * few])
     assert result.worse_off == ()
-    assert result.headline().startswith("no client is worse off by more than chance (0 do better and 1 worse, on 4 to 4")
+    assert result.headline().startswith(
+        "no client is worse off by more than chance (0 do better and 1 worse, on 4 to 4"
+    )
     assert "with fewer than 5, one client alone can't stand out" in result.headline()
     assert found([[1] * (few + 1)], [[0] * (few + 1)]).worse_off == (0,)
     m = 20
