@@ -162,7 +162,7 @@ def open_silo(
 ) -> Silo:
     """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known.
 
-    Whether it also trains a model alone is the silo's own affair: nobody else can tell.
+    Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later.
     """
     here = silo_config.plan.here()
     if difference := disagreement(silo_config.plan.agreed(), here):
