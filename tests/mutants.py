@@ -205,6 +205,43 @@ MUTANTS = (
         "if False:",
         "tests/trust/test_identity.py -k edited_since",
     ),
+    # worse off than alone
+    Mutant(
+        "methods/alone_beside.py",
+        "return {ALONE: grad(rows[ALONE], of=ALONE)}",
+        "return {ALONE: grad(rows[ALONE], of=ALONE) + 1e-9}",
+        "tests/methods/test_alone_beside.py -k last_bit",
+    ),
+    Mutant(
+        "methods/alone_beside.py",
+        "rows = {name: rows for name, rows in state.rows.items() if name != ALONE}",
+        "rows = dict(state.rows)",
+        "tests/methods/test_alone_beside.py",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        "if name in allowed}",
+        "}",
+        "tests/federation/test_silo_alone.py -k tell",
+    ),
+    Mutant(
+        "federation/silo/alone.py",
+        "return method.with_alone(state, silo.setup.w)",
+        "return state",
+        "tests/federation/test_silo_alone.py -k any_time",
+    ),
+    Mutant(
+        "records/beside_alone.py",
+        "if each <= LEVEL and gains[i] < 0)",
+        "if gains[i] < 0)",
+        "tests/records/test_beside_alone.py -k chance_names",
+    ),
+    Mutant(
+        "runs/compare/twins.py",
+        "if run.config.alone:",
+        "if False:",
+        "tests/runs/test_with_alone.py -k comparison",
+    ),
     # statistics
     Mutant(
         "report/stats.py",

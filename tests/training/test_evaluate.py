@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fedamp.records.summaries import score_table, summarise, worse_off
-from fedamp.training.evaluate import evaluate
+from fedamp.training.evaluate import evaluate, sample_errors
 from helpers import Federation, mlp
 
 
@@ -26,6 +26,18 @@ def test_scores_by_hand(engine, tests):
             output = module(x)
         assert scores.metric[i] == pytest.approx((output.argmax(1) == y).double().mean().item())
         assert scores.loss[i] == pytest.approx(F.cross_entropy(output, y).item())
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_the_errors_of_single_samples_make_the_score(engine):
+    a = Federation.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
+    clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, (8, 3, 5), strict=True)))
+    training, rows = a.trainer.changed(engine=engine, chunk=2), a.rounds[-1].models["own"]
+    errors = sample_errors(training, clients, rows)
+    assert [len(each) for each in errors] == [8, 3, 5]
+    assert [1 - each.mean().item() for each in errors] == pytest.approx(
+        evaluate(training, clients, rows).metric.tolist()
+    )
 
 
 def test_no_samples_to_score_on():

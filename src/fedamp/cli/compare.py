@@ -72,8 +72,17 @@ def play_comparison(
             fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
     settled = compare.settle(runs, folder)
     print(render(comparison_table(settled, against)))
-    for each in _common_warnings(settled):
+    for each in [*_common_warnings(settled), *_worse_than_alone(settled)]:
         warn(each)
+
+
+def _worse_than_alone(records: Sequence[RunRecord]) -> list[str]:
+    """Return for each run in which clients are worse off than alone, if that was asked for, who they are."""
+    from fedamp.records.beside_alone import BesideAlone
+
+    asked = [run for run in records if run.result is not None and "alone" in run.result]
+    found = [(run, BesideAlone.of((run.result or {})["alone"])) for run in asked]
+    return [f"{run.path.name}: {each.headline(run.facts.names)}" for run, each in found if each.worse_off]
 
 
 def _common_warnings(records: Sequence[RunRecord]) -> list[str]:

@@ -18,7 +18,7 @@ Folder = Annotated[Path, typer.Argument(help="The federation's folder, as `init`
 
 federation_app = typer.Typer(help="A federation over real machines: the server's side.", no_args_is_help=True)
 
-FROM_THE_SILOS = ("data", "setting", "clients", "schema")
+FROM_THE_SILOS = ("data", "setting", "clients", "schema", "alone")
 """Fields of a configuration that the silos themselves decide."""
 
 FederationFlags = takes_fields(

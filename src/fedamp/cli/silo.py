@@ -36,10 +36,21 @@ def silo_check(
 
 
 @silo_app.command("up")
-def silo_up(bundle: Bundle, data: Data) -> None:
+def silo_up(
+    bundle: Bundle,
+    data: Data,
+    alone: Annotated[
+        bool,
+        Flag(
+            "--alone",
+            help="Train a model alone beside it, and log whether the federation's is worse. It stays here; a round "
+            "takes about twice as long.",
+        ),
+    ] = False,
+) -> None:
     """Take part in the federation until Ctrl-C."""
     needs_extra()
     from fedamp.federation.silo import checkup, connect
 
     silo_config = checkup.check_quickly(bundle, data)
-    connect.up(silo_config, bundle, data, say)
+    connect.up(silo_config, bundle, data, say, alone)

@@ -136,6 +136,11 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         table.add_row("who helps whom", in_a_sentence(found, facts.names))
     table.add_row("time", f"{result['seconds']:.1f} s")
     out.print(table)
+    if "alone" in result:
+        from fedamp.records.beside_alone import BesideAlone
+
+        found = BesideAlone.of(result["alone"]).headline(facts.names)
+        out.print(f"against training alone: {found}", soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
     for warning in result["warnings"]:
         warn(warning)

@@ -135,6 +135,12 @@ class RunConfig:
         group=MACHINE,
     )
     deterministic: bool = about(False, "Same bits on a GPU every time; slower.", group=MACHINE)
+    alone: bool = about(
+        False,
+        "Train a local-only model beside the method, and warn which clients are worse off than with it; needs "
+        "--validation to compare, and about doubles the local training.",
+        group=TRAINING,
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str):
@@ -153,6 +159,7 @@ class RunConfig:
             if explanation.choices:
                 checks.one_of(name, getattr(self, name), explanation.choices)
         checks.truth("deterministic", self.deterministic)
+        checks.truth("alone", self.alone)
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)
@@ -180,6 +187,8 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the named choices as tables: what goes to JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        if not self.alone:
+            del values["alone"]  # runs that were written down before there was such a field stay the same runs
         for name in NAMED:
             choice: Named = values[name]
             # JSON has no word for infinity, which is a sigma like any other.

@@ -15,7 +15,7 @@ from fedamp.errors import UserError
 from fedamp.fields import explained
 
 SIMULATED = (
-    *("data", "setting", "clients", "schema"),
+    *("data", "setting", "clients", "schema", "alone"),
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
 """What the silos themselves decide, or what a federation has no use for."""
@@ -28,7 +28,8 @@ def configured_for(
     values = read_toml(file) if file else {}
     for key in SIMULATED:
         if key in values:
-            raise UserError(f"{file} sets {key}, which is for simulations; leave it out: silos are real here")
+            what = "which each silo decides for itself" if key == "alone" else "which is for simulations"
+            raise UserError(f"{file} sets {key}, {what}; leave it out: silos are real here")
     values = with_flags(values, flags)
     check_agreed(schema, values.get("task", "auto"), values.get("label"))
     values["label"] = schema.label or values.get("label")

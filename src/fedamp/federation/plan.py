@@ -18,7 +18,7 @@ from fedamp.records.differences import differences
 # Each side decides these for itself: where its data is, on which device it computes, how long it goes on.
 OWN = (
     *("data", "setting", "clients", "rounds", "engine", "device", "schema", "deterministic", "absent"),
-    *("precision", "compile"),
+    *("precision", "compile", "alone"),
 )
 
 

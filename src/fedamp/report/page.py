@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.records.reading import read_runs
+from fedamp.report.alone import against_alone
 from fedamp.report.content import content
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
@@ -51,6 +52,7 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
     return environment.get_template("page.html").render(
         content=content(blocks, rows),
         who_helps=who_helps(blocks),
+        alone=against_alone(blocks),
         data=Markup(as_json(figures(blocks))),
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
         plotly=Markup(plotly),

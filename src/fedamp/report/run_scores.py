@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.errors import UserError
+from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import Summary, client_means, counted_clients, in_unit, score_table, summarise
@@ -106,6 +107,8 @@ def _check_result(run: RunRecord, num_clients: int) -> None:
         values = facts.get(name)
         if values is not None and not (isinstance(values, list) and len(values) == num_clients):
             raise TypeError(f"{name} is not a list with one entry per client")
+    if "alone" in result and len(BesideAlone.of(result["alone"]).home.test) != num_clients:
+        raise TypeError("alone does not have one entry per client")
 
 
 def _metric(run: RunRecord) -> str:

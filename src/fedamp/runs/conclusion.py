@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from fedamp.config import RunConfig
+from fedamp.methods.alone_beside import without_alone
+from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder, read_models
 from fedamp.records.reading import BEST, MODELS
@@ -17,6 +19,7 @@ from fedamp.runs.result import Kept, Result
 from fedamp.runs.scoring import better, kept, scores, summary
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
+from fedamp.runs.with_alone import with_alone
 
 
 def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) -> Result:
@@ -39,12 +42,13 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         warnings=_warnings(setup, journal),
         facts=setup.facts,
         seconds=sum(line["seconds"] for line in journal.lines),
-        method=setup.method,
+        method=without_alone(setup.method),
         model=setup.trainer.model,
         schema=setup.schema,
         folder=None if journal.folder is None else journal.folder.path,
         best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in at.best.items()},
     )
+    result = with_alone(result, setup)
     if journal.folder is not None:
         best = {entry: each.models for entry, each in result.best_models.items()}
         journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, best)
@@ -71,9 +75,10 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
         warnings=list(done["warnings"]),
         facts=Facts.of(done["facts"]),
         seconds=done["seconds"],
-        method=setup.method,
+        method=without_alone(setup.method),
         model=setup.trainer.model,
         schema=setup.schema,
         folder=folder.path,
         best_models={entry: Kept.of(rows, done["best_models"][entry]) for entry, rows in best.items()},
+        alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
     )

@@ -16,6 +16,7 @@ from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_whole
+from fedamp.methods.alone_beside import ALONE
 from fedamp.models.fingerprint import structure_digest
 from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
@@ -25,18 +26,18 @@ from fedamp.rows import Rows
 from fedamp.runs.result import LAST, VALIDATED
 
 
-def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
+def export_client(folder: Path, client: int, out: Path | None = None, alone: bool = False) -> Path:
     """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
 
     It is that of the best validated round, or of the last if nothing was held out for validation; the JSON says
-    which, and has the test score of exactly this model.
+    which, and has the test score of exactly this model. With `alone` it is the one that was trained alone.
     """
     run = read_run(folder)
     config, facts = RunConfig.of(run.config), run.facts
-    _check_exportable(run, config, client)
+    _check_exportable(run, config, client, alone)
     module = _untrained(folder, config, facts.input_shape or [], facts.num_outputs or 0)
-    row, score = _taken_home(run, config, client)
-    target = out or folder / f"client-{client}.safetensors"
+    row, score = _taken_home(run, config, client, alone)
+    target = out or folder / f"client-{client}{'-alone' if alone else ''}.safetensors"
     how = {
         **how_to_build(config, module, facts.input_shape or [], facts.num_outputs or 0),
         "shift": facts.shift or [0.0],  # samples that were given from Python are taken as they are
@@ -52,7 +53,7 @@ def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
     return target
 
 
-def _check_exportable(run: RunRecord, config: RunConfig, client: int) -> None:
+def _check_exportable(run: RunRecord, config: RunConfig, client: int, alone: bool) -> None:
     """Raise if a run has no model of this client that could be exported."""
     if run.result is None:
         raise UserError(
@@ -70,6 +71,8 @@ def _check_exportable(run: RunRecord, config: RunConfig, client: int) -> None:
         )
     if "best_models" not in run.result:
         raise UserError(f"{run.path} was written by an earlier version, which kept no scores; run it again")
+    if alone and ALONE not in run.result["models"]:
+        raise UserError(f"{run.path} has no models trained alone; run it with --alone, or --method separate")
 
 
 def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: int) -> nn.Module:
@@ -85,10 +88,10 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
     return module
 
 
-def _taken_home(run: RunRecord, config: RunConfig, client: int) -> tuple[Rows, dict[str, Any]]:
+def _taken_home(run: RunRecord, config: RunConfig, client: int, alone: bool) -> tuple[Rows, dict[str, Any]]:
     """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
-    entry = run.result["scored"]
+    entry = ALONE if alone else run.result["scored"]
     validated = run.result["best_models"].get(entry)
     stacks = read_models(run.path / (MODELS if validated is None else BEST))
     if entry not in stacks:

@@ -60,6 +60,7 @@ def run(
     schema: str | Path | None = None,
     compile: Literal["auto", "on", "off"] = "auto",
     deterministic: bool = RunConfig.deterministic,
+    alone: bool = RunConfig.alone,
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
     observer: Observer = ignore,
@@ -107,6 +108,7 @@ def run(
             "schema": None if schema is None else str(schema),
             "compile": compile,
             "deterministic": deterministic,
+            "alone": alone,
         }.items()
         if value is not None
     }

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedamp.methods import Method
+from fedamp.methods.alone_beside import AloneBeside
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
@@ -45,7 +46,8 @@ def needs(setup: Setup, rounds: int) -> Needs:
     training, clients, w = setup.trainer, setup.clients, setup.w
     sizes = [len(positions) for positions in clients.train]
     batching = training.config.batching
-    passes = rounds * sum(batching.samples(size) for size in sizes)
+    trained = 2 if isinstance(setup.method, AloneBeside) else 1  # models of a client, one after the other
+    passes = trained * rounds * sum(batching.samples(size) for size in sizes)
     together = min(training.chunks.size, len(clients)) if training.config.engine == "stacked" else 1
     batch = min(batching.batch_size, max(sizes))
     row = training.model.num_params * w.params.element_size()
@@ -113,6 +115,10 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
+def _beside(method: Method) -> str:
+    return ", half of them for the models trained alone (--alone)" if isinstance(method, AloneBeside) else ""
+
+
 def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning if they are more than there is."""
     need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
@@ -123,7 +129,7 @@ def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
         f"clients     {len(setup.clients)}, with {samples} training samples in all",
         f"model       {facts.parameters} parameters",
         f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
-        f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}",
+        f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}{_beside(setup.method)}",
         f"memory      {need.total / GIB:.2f} GiB: data {need.data / GIB:.2f}, models {need.models / GIB:.2f}, "
         f"training {need.training / GIB:.2f}",
     ]

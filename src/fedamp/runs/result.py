@@ -18,6 +18,7 @@ from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
+from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.summaries import Summary, finite, in_unit, score_table
 from fedamp.rows import Rows
@@ -72,6 +73,9 @@ class Result:
     schema: Schema | None  # of the user's own silos: columns, labels, scaling
     folder: Path | None
     best_models: Mapping[str, Kept] = field(default_factory=dict)  # the same after the best validated rounds
+    alone: BesideAlone | None = (
+        None  # what clients would have had alone, if models were trained alone beside the method
+    )
 
     @property
     def bmta(self) -> float:
@@ -135,4 +139,6 @@ class Result:
             "models": {entry: kept.to_dict() for entry, kept in self.last_models.items()},
             "best_models": {entry: kept.to_dict() for entry, kept in self.best_models.items()},
         }
+        if self.alone is not None:
+            values["alone"] = self.alone.to_dict()
         return {name: finite(value) for name, value in values.items()}

@@ -15,7 +15,8 @@ from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
-from fedamp.methods import METHODS, Method
+from fedamp.methods import METHODS, Method, Separate
+from fedamp.methods.alone_beside import AloneBeside
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
@@ -84,8 +85,9 @@ def assemble(
     flat, w = first_models(config, shape, material.num_outputs, clients.numbers, model, device)
     method = with_plain_values(method) if method else method_of(config, clients.groups)
     trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
+    beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     return Setup(
-        method=method,
+        method=AloneBeside(method) if beside else method,
         trainer=trainer,
         clients=clients,
         w=w,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -54,17 +54,44 @@ def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -
     return Scores(metric=trainer.task.finish(scores[:, 0]), loss=scores[:, 1])
 
 
+def sample_errors(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> list[Tensor]:
+    """Return the error of each client's row on each of its held-out samples: 1 if the answer is wrong, or squared.
+
+    For each client a vector on the CPU in float64; the squared errors are those of standardised targets.
+    """
+    task, held = trainer.task, getattr(clients, on)
+
+    def errors(output: Tensor, y: Tensor) -> Tensor:
+        # The task's own tally, of one sample after the other.
+        tally = vmap(task.tally)(output.to(trainer.model.dtype)[:, None], y[:, None]).double().cpu()
+        return 1 - tally if task.higher_is_better else tally
+
+    with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
+        return [
+            torch.cat([errors(*each) for each in _passes(trainer, clients, rows[slice(i, i + 1)], number, held[i])])
+            for i, number in enumerate(clients.numbers)
+        ]
+
+
 def _one(trainer: Trainer, clients: Clients, row: Rows, number: int, positions: Tensor) -> Tensor:
     """Return mean tally and loss of the client with this number, `(2,)`."""
+    total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
+    for output, y in _passes(trainer, clients, row, number, positions):
+        total += _counts(trainer, output, y)
+    return total / len(positions)
+
+
+def _passes(
+    trainer: Trainer, clients: Clients, row: Rows, number: int, positions: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the outputs of the client with this number, and the targets, in parts that fit the memory."""
     device = row.params.device
-    total = torch.zeros(2, dtype=torch.float64, device=device)
     seed_streams(seeds.number(trainer.config.seed, "other randomness", number, NO_ROUND), device)
     for t, part in enumerate(torch.split(positions, BATCH), start=1):
         x, y = clients.samples(part)
         with torch.no_grad(), _masks(trainer, _keys(trainer, [number]).to(device)[0], t):
             output, _ = trainer.model(row.params[0], row.buffers[0], x, training=False)
-        total += _counts(trainer, output, y)
-    return total / len(positions)
+        yield output, y
 
 
 def _keys(trainer: Trainer, numbers: Sequence[int]) -> Tensor:

@@ -24,7 +24,7 @@ def halves(theta: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def found(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
-    return collaboration(a, b, start, samples, bias_weight=0.3, least_gain=0.1).xi
+    return collaboration(a, b, start, samples, torch.full((len(a),), 0.3)).xi
 
 
 def weights(theta: Tensor, samples: Tensor) -> Tensor:

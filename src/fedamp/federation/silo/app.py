@@ -22,8 +22,10 @@ from flwr.clientapp import ClientApp
 
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
+from fedamp.federation.silo.alone import against_alone, begins_late
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
+from fedamp.rows import Message as Received
 
 RUN = "run"  # of a bundle: what the silo writes
 LOG = "log.txt"
@@ -36,10 +38,11 @@ class House:
     config: SiloConfig
     data: Path
     folder: Path  # for memory, models and log
+    alone: bool = False  # whether it also trains a model alone
 
     def open(self, theirs: Any) -> Silo:
         """Return the silo, ready to train."""
-        return open_silo(self.config, self.data, self.folder, theirs)
+        return open_silo(self.config, self.data, self.folder, theirs, self.alone)
 
     def log(self, text: str) -> None:
         """Write a line for the silo's operator; a full disk must neither end the round nor reach the server."""
@@ -52,7 +55,8 @@ class House:
 def house_of(context: Context) -> House:
     """Return the house whose paths `fedamp silo up` gave to the SuperNode."""
     bundle = Path(str(context.node_config["bundle"]))
-    return House(read_silo_config(bundle), Path(str(context.node_config["data"])), bundle / RUN)
+    alone = bool(context.node_config.get("alone", False))
+    return House(read_silo_config(bundle), Path(str(context.node_config["data"])), bundle / RUN, alone)
 
 
 def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
@@ -113,16 +117,28 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
-    reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
+    received = decode(arrays, silo.templates()[0])
+    if begins_late(silo, accepted):
+        house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
+    reply, metrics = silo.play(k, accepted, received)
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
+    _log_alone(silo, house, k, received)
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
 
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
-    metrics = silo.look(int(config["accepted"]), decode(arrays, silo.templates()[0]))  # type: ignore[arg-type]
+    accepted, received = int(config["accepted"]), decode(arrays, silo.templates()[0])  # type: ignore[arg-type]
+    metrics = silo.look(accepted, received)
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
+    _log_alone(silo, house, accepted, received)
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
+
+
+def _log_alone(silo: Silo, house: House, k: int, received: Received) -> None:
+    """Say at home how the silo would do alone, if it trains alone too."""
+    if text := against_alone(silo, k, received):
+        house.log(f"round {k}: {text}")
 
 
 def _score_text(silo: Silo, metrics: dict[str, float]) -> str:

@@ -25,13 +25,14 @@ CONNECTED, REFUSED = "SuperNode ID:", "Failed to activate SuperNode"  # in Flowe
 Say = Callable[[str], None]
 
 
-def command_of(silo_config: SiloConfig, bundle: Path, data: Path) -> list[str]:
-    """Return the command that connects a silo; write down for its app where bundle and data are."""
+def command_of(silo_config: SiloConfig, bundle: Path, data: Path, alone: bool = False) -> list[str]:
+    """Return the command that connects a silo; write down for its app where bundle and data are, and what it does."""
     node = bundle / "run" / "node.toml"
     node.parent.mkdir(mode=0o700, exist_ok=True)
     # A file, not the command line: paths may hold quotes and spaces, and other users could list them.
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
-    node.write_text("bundle = {}\ndata = {}\n".format(*texts), encoding="utf-8")
+    beside = "alone = true\n" if alone else ""
+    node.write_text("bundle = {}\ndata = {}\n".format(*texts) + beside, encoding="utf-8")
     return [
         *(launch.flower_program("flower-supernode"), "--superlink", silo_config.server),
         *("--root-certificates", str(bundle / "ca.crt"), "--auth-supernode-private-key", str(bundle / "key")),
@@ -39,7 +40,7 @@ def command_of(silo_config: SiloConfig, bundle: Path, data: Path) -> list[str]:
     ]
 
 
-def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
+def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False) -> None:
     """Take part until Ctrl-C; whenever Flower's program ends, it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
@@ -55,7 +56,7 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say) -> None:
         while True:
             began = time.monotonic()
             flower = logs.Follower(log)
-            with launch.running(command_of(silo_config, bundle, data), env, log) as process:
+            with launch.running(command_of(silo_config, bundle, data, alone), env, log) as process:
                 seen = _follow(process, flower, follower, say)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")

@@ -1,7 +1,7 @@
 """A silo's half: its own data, its own memory, and one round at a time. It knows nothing of Flower.
 
 What leaves the silo is what `Silo.play` and `Silo.look` return: the method's reply, the sample count, and the metrics
-that `metric_names` lists. Nothing else does.
+that `metric_names` lists. Nothing else does: a model that is trained alone stays at home, and so do its scores.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
+from fedamp.federation.silo import alone
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
+from fedamp.federation.wire.allowed_metrics import metric_names
 from fedamp.records.summaries import finite
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
@@ -61,8 +63,8 @@ class Silo:
     def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""
         method, trainer, clients = self.setup.method, self.setup.trainer, self.setup.clients
-        state = self._state(accepted)
-        message = self._here(message)
+        state = self.state(accepted)
+        message = self.here(message)
         with use_threads(self.setup.choice.threads):
             scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
             clock = time.perf_counter()
@@ -74,20 +76,26 @@ class Silo:
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
         self._keep(models, scores, k)
-        return reply, {**self._counts(), "train-seconds": seconds, **losses, **scores}
+        return reply, self._leaving({**self._counts(), "train-seconds": seconds, **losses, **scores})
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
         """Take what the server sends after the last round: keep the models, and return their scores."""
-        models = self.setup.method.client_models(self._state(accepted), self._here(message))
+        models = self.setup.method.client_models(self.state(accepted), self.here(message))
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, accepted + 1)
-        return {**self._counts(), **scores}
+        return self._leaving({**self._counts(), **scores})
+
+    def _leaving(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Return the metrics that the server may know."""
+        allowed = metric_names(self.setup.trainer.task.metric)
+        return {name: value for name, value in metrics.items() if name in allowed}
 
     def _counts(self) -> dict[str, float]:
         return {"num-examples": self.samples, "num-test": len(self.setup.clients.test[0])}
 
-    def _state(self, accepted: int) -> State:
+    def state(self, accepted: int) -> State:
+        """Return the state after the round that the server accepted last, 0 for none."""
         device = self.setup.w.params.device
         if accepted == 0:
             return self.setup.method.client_init(self.setup.w)
@@ -99,9 +107,11 @@ class Silo:
                 f"the server continues from round {accepted}, but the rounds kept in {self.memory.folder} are: {kept}; "
                 "restore the folder from a backup",
             )
-        return State(1, {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()})
+        rows = {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()}
+        return alone.joined(self, State(1, rows))
 
-    def _here(self, message: Message) -> Message:
+    def here(self, message: Message) -> Message:
+        """Return a message on the silo's device."""
         device = self.setup.w.params.device
         return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
 
@@ -143,8 +153,17 @@ class Silo:
             export.write_model(self.models / f"{entry}.safetensors", flat, row, details)
 
 
-def open_silo(silo_config: SiloConfig, data: Path, folder: Path, theirs: Mapping[str, Any] | None = None) -> Silo:
-    """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known."""
+def open_silo(
+    silo_config: SiloConfig,
+    data: Path,
+    folder: Path,
+    theirs: Mapping[str, Any] | None = None,
+    trains_alone: bool = False,
+) -> Silo:
+    """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known.
+
+    Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later.
+    """
     here = silo_config.plan.here()
     if difference := disagreement(silo_config.plan.agreed(), here):
         raise UnwillingError(
@@ -154,7 +173,7 @@ def open_silo(silo_config: SiloConfig, data: Path, folder: Path, theirs: Mapping
     if theirs is not None and (difference := disagreement(theirs, here)):
         seen_from_there = disagreement(here, theirs)
         raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
-    config = replace(silo_config.plan.config, engine="loop")
+    config = replace(silo_config.plan.config, engine="loop", alone=trains_alone)
     try:
         raw = read_silo(data, config.label)
         material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])

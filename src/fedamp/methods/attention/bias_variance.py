@@ -58,14 +58,13 @@ def collaboration(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_wei
 
 
 def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]:
-    """Return the spectrum of M in units of the mean noise, its rank, the mean noise and its share of what differs."""
-    mean = noise.mean()
+    """Return the spectrum of M in units of the noise, its rank, the mean noise and its share of what differs."""
     one = {
-        "noise": mean,
+        "noise": noise.mean(),
         "noise_share": (noise / (noise + signal.diagonal())).mean(),
         "rank": (spectrum > _floor(spectrum)).sum().double(),
     }
-    return {"spectrum": spectrum[None] / mean, **{name: value.reshape(1, 1) for name, value in one.items()}}
+    return {"spectrum": spectrum[None], **{name: value.reshape(1, 1) for name, value in one.items()}}
 
 
 OPPOSED = -0.25
@@ -78,13 +77,13 @@ def opposed(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     The cosine is free of noise, as M is: <a_i - start, b_j - start> over the lengths that half models agree on.
     Clients that differ and still can share, such as those with other classes, have cosines near 0 or above; those of
     contradicting rules were at -0.3 and below, whatever M says. How far <a_i, b_j> and <b_i, a_j> disagree is the
-    noise that it has to exceed.
+    noise, which it has to exceed twice.
     """
     products, _ = _cross(a, b, start=start)
     agreed, noise = (products + products.T) / 2, (products - products.T) / 2
     lengths = agreed.diagonal().clamp(min=0).sqrt()
     typical = noise.square().sum().div(max(1, len(a) * (len(a) - 1))).sqrt()
-    return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -typical)).fill_diagonal_(False)
+    return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -2 * typical)).fill_diagonal_(False)
 
 
 def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
@@ -106,21 +105,24 @@ def _length(rows: Tensor, start: Tensor) -> Tensor:
 
 
 def signal_and_noise(a: Tensor, b: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return M `(m, m)`, v `(m,)` and the eigenvalues of M before its noise was cut, the largest first; in float64.
+    """Return M `(m, m)`, v `(m,)` and M's eigenvalues before its noise was cut, the largest first; in float64.
 
-    M has no eigenvalues below 0, so that those not larger than twice the most negative one are noise; they are set to
-    0. v_i = c/n_i with one c for all clients: a client's own |a_i - b_i|^2 is too noisy an estimate by itself. Where
-    all halves agree there is no scale to go by, nor any need of one: c is 1, which gives FedAvg's weights if nobody
-    differs.
+    M is read with weights sqrt(p_i p_j), under which all entries are equally noisy: else the noise of the smallest
+    clients would hide what the others differ in. It has no eigenvalues below 0, so that those not larger than twice
+    the most negative one are noise; they are set to 0. They are returned in units of the noise. v_i = c/n_i with the
+    median's c for all clients: a client's own |a_i - b_i|^2 is too noisy an estimate by itself, and a mean would be
+    ruled by one that sends something strange. Where all halves agree there is no scale to go by, nor any need of one:
+    c is 1, which gives FedAvg's weights if nobody differs.
     """
     samples = samples.double()
     shares = samples / samples.sum()
+    root = shares.sqrt()
     products, spread = _cross(a, b, shares)
-    values, vectors = torch.linalg.eigh((products + products.T) / 2)
+    values, vectors = torch.linalg.eigh((products + products.T) / 2 * root[:, None] * root)
     kept = values.where(values > _floor(values), 0)
-    level = (spread / 4 * samples).mean()
-    noise = torch.where(level > 0, level, 1.0) / samples
-    return (vectors * kept) @ vectors.T, noise, values.flip(0)
+    level = (spread / 4 * samples).quantile(0.5)
+    level = torch.where(level > 0, level, 1.0)
+    return (vectors * kept) @ vectors.T / root[:, None] / root, level / samples, values.flip(0) * samples.sum() / level
 
 
 def _floor(values: Tensor) -> Tensor:

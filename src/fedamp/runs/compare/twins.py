@@ -22,6 +22,8 @@ SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
 
 def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
+    if run.config.alone:  # what alone is compared with are the models that count, and those differ
+        return None
     twin = SAME_TRAJECTORY.get(run.config.method.name)
     wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))
     return next((other for other in runs if twin and other.config == wanted), None)

@@ -1,0 +1,161 @@
+"""Who is worse off than alone: what held-out samples say about it, how sure that is, and that in words.
+
+Two models answer the same held-out samples of a client. Where they do equally well, nothing is learned. If they were
+equally good, each would be the better one on half of the others: the exact sign test (McNemar's, for right and wrong
+answers), one-sided, which holds for a handful of samples too. Over the clients, p is adjusted (Benjamini and Hochberg
+1995): of the clients named, a share of at most LEVEL is expected to be named by chance; where nobody is worse off,
+anybody is named with at most that probability.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedamp.records.summaries import NOT_FINITE, higher_is_better
+
+LEVEL = 0.05
+"""The share of false warnings that is put up with."""
+
+Errors = Sequence[NDArray[np.float64]]
+"""For each client, the errors of one model on the client's held-out samples."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Every client's model of one kind: the round that made them, and their scores; None for what is not finite."""
+
+    round: int
+    test: list[float | None]
+    validation: list[float | None] | None  # None if nothing was held out
+
+
+@dataclass(frozen=True)
+class BesideAlone:
+    """What the clients take home against what each has trained alone. Accuracies in percent, or errors."""
+
+    metric: str
+    home: Models
+    alone: Models
+    samples: list[int] | None = None  # of each client, held out for validation
+    p: list[float] | None = None  # adjusted: how likely alone is better so often if the two are equally good
+    worse_off: tuple[int, ...] = ()  # clients for whom that is at most LEVEL
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> BesideAlone:
+        """Return what `to_dict` gave."""
+        home, alone = Models(**values["home"]), Models(**values["alone"])
+        rest = {"samples": values["samples"], "p": values["p"], "worse_off": tuple(values["worse_off"])}
+        return cls(values["metric"], home, alone, **rest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as in `result.json`."""
+        return {**asdict(self), "worse_off": list(self.worse_off)}
+
+    def headline(self, names: Sequence[str] | None = None) -> str:
+        """Return the finding in one line."""
+        if self.samples is None:
+            return "nothing is held out, so nobody is warned who is worse off; give --validation, say 0.2"
+        if self.worse_off:
+            who = ", ".join(client_name(i, names) for i in self.worse_off)
+            verb = "is" if len(self.worse_off) == 1 else "are"
+            return f"{len(self.worse_off)} of {len(self.samples)} clients {verb} worse off by more than chance: {who}"
+        gains = _gains(self.home.validation or [], self.alone.validation or [], self.metric)
+        lower, higher = sum(gain < 0 for gain in gains), sum(gain > 0 for gain in gains)
+        needed = enough(len(self.samples))
+        few = "" if min(self.samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
+        return (
+            f"no client is worse off by more than chance ({higher} do better and {lower} worse, on "
+            f"{min(self.samples)} to {max(self.samples)} held-out samples each{few})"
+        )
+
+    def warnings(self, method: str, reasons: Sequence[str], names: Sequence[str] | None = None) -> list[str]:
+        """Return a warning for each client that is worse off, with its reason ("" if there is none) and its cure."""
+        cure = "" if method == "autoamp" else ", or try --method autoamp"
+        return [
+            f"{client_name(i, names)} is worse off than alone: {self.both(i)}{reasons[i] and f'; {reasons[i]}'}. "
+            f"Take its model trained alone (fedamp export --alone){cure}"
+            for i in self.worse_off
+        ]
+
+    def both(self, i: int) -> str:
+        """Return a client's held-out scores in words, and how sure it is that alone is better."""
+        if self.samples is None or self.p is None:
+            return "nothing is held out"
+        home, alone = (score_text((models.validation or [])[i], self.metric) for models in (self.home, self.alone))
+        return f"{home} against {alone} on {self.samples[i]} held-out samples (p = {self.p[i]:.2g})"
+
+
+def beside_alone(
+    metric: str, home: Models, alone: Models, errors: tuple[Errors, Errors], counted: Sequence[bool]
+) -> BesideAlone:
+    """Return what the errors of both on the same held-out samples say; who is not `counted` is never worse off."""
+    wins = [_wins(*both) for both in zip(*errors, strict=True)]
+    p = adjusted([sign_test(alone_better, home_better) for home_better, alone_better in wins], counted)
+    gains = _gains(home.validation or [], alone.validation or [], metric)
+    worse = tuple(i for i, each in enumerate(p) if each <= LEVEL and gains[i] < 0)
+    return BesideAlone(metric, home, alone, [len(each) for each in errors[0]], p, worse)
+
+
+def _wins(home: NDArray[np.float64], alone: NDArray[np.float64]) -> tuple[int, int]:
+    """Return on how many samples home, and on how many alone, is the better one."""
+    home, alone = (np.where(np.isnan(errors), np.inf, errors) for errors in (home, alone))
+    return int((home < alone).sum()), int((alone < home).sum())
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Return how likely so many wins or more are if each is a fair coin's.
+
+    >>> sign_test(5, 0), sign_test(0, 0), sign_test(9, 1)
+    (0.03125, 1.0, 0.0107421875)
+    """
+    n = wins + losses
+    return float(sum(math.comb(n, k) for k in range(wins, n + 1)) / 2**n)
+
+
+def adjusted(p: Sequence[float], counted: Sequence[bool]) -> list[float]:
+    """Return p after Benjamini and Hochberg's procedure over the counted clients; 1 for the others.
+
+    >>> adjusted([0.01, 0.04, 0.03, 0.5], [True, True, True, False])
+    [0.03, 0.04, 0.04, 1.0]
+    """
+    found, least = [1.0] * len(p), 1.0
+    order = sorted((i for i in range(len(p)) if counted[i]), key=lambda i: p[i])
+    for place in range(len(order), 0, -1):
+        least = min(least, p[order[place - 1]] * len(order) / place)
+        found[order[place - 1]] = least
+    return found
+
+
+def enough(num_clients: int) -> int:
+    """Return how many samples must speak against a client's model for it to stand out by itself.
+
+    >>> enough(1), enough(20)
+    (5, 9)
+    """
+    return math.ceil(math.log2(num_clients / LEVEL))
+
+
+def _gains(home: Sequence[float | None], alone: Sequence[float | None], metric: str) -> list[float]:
+    """Return by how much each client does better than alone; what is not finite is the worst, whatever is scored."""
+    sign = 1 if higher_is_better(metric) else -1
+    worst = -math.inf
+    pairs = [[worst if score is None else sign * score for score in both] for both in zip(home, alone, strict=True)]
+    return [0.0 if mine == other else mine - other for mine, other in pairs]
+
+
+def client_name(i: int, names: Sequence[str] | None) -> str:
+    """Return what a client is called: by its silo's name, if it has one."""
+    return f"client {i}" if names is None else str(names[i])
+
+
+def score_text(score: float | None, metric: str) -> str:
+    """Return an accuracy in percent, or an error."""
+    if score is None or not math.isfinite(score):
+        return NOT_FINITE
+    return f"{score:.1f} %" if metric == "accuracy" else f"RMSE {score:.4g}"
