@@ -139,8 +139,8 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     if "alone" in result:
         from fedamp.records.beside_alone import BesideAlone
 
-        found = BesideAlone.of(result["alone"]).headline(facts.names)
-        out.print(f"against training alone: {found}", soft_wrap=True)
+        against = BesideAlone.of(result["alone"]).headline(facts.names)
+        out.print(f"against training alone: {against}", soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
     for warning in result["warnings"]:
         warn(warning)

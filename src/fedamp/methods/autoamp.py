@@ -22,7 +22,7 @@ from fedamp.methods.advice import probe_advice
 from fedamp.methods.attention import effective_clients
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import asked, noted, stalled
-from fedamp.methods.base import Local, Method, proximal
+from fedamp.methods.base import SPECTRUM, Local, Method, proximal
 from fedamp.rows import Message, Rows, State
 
 HALVES = 2
@@ -62,8 +62,8 @@ class AutoAMP(Method):
         """Keep the first model as the common start of all probes, and room for what clients send."""
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
         rows = {"w": w, "first": w, "second": w, "losses": Rows.of(zero.repeat(1, 2))}
-        rows |= dict.fromkeys(("played", "samples", "sharper", "gain", "far"), Rows.of(zero))
-        shared = {"start": w.mean(), "spectrum": Rows.of(zero.T)}
+        rows |= dict.fromkeys(("played", "samples", "sharper", "gain", "far", "opposed"), Rows.of(zero))
+        shared = {"start": w.mean(), SPECTRUM: Rows.of(zero.T)}
         shared |= dict.fromkeys(("noise", "noise_share", "rank"), Rows.of(zero[:1]))
         return State(len(w), rows, {"xi": torch.eye(len(w)).to(zero)}, shared)
 
@@ -109,7 +109,7 @@ class AutoAMP(Method):
         bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0]
         found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight)
         xi[done[:, None], done] = found.xi
-        found_of = {"gain": found.gain, "far": found.far}
+        found_of = {"gain": found.gain, "far": found.far, "opposed": found.opposed}
         by_client = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found_of.items()}
         return state.replace(by_client, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
 
@@ -138,7 +138,8 @@ class AutoAMP(Method):
             "self_weight": xi.diagonal(),
             "effective_clients": effective_clients(xi),
             "expected_gain": state.rows["gain"].params[:, 0],
-            "spectrum": state.shared["spectrum"].params[0],
+            "opposed": state.rows["opposed"].params[:, 0],
+            SPECTRUM: state.shared[SPECTRUM].params[0].tolist(),
             **{name: float(state.shared[name].params) for name in ("noise", "noise_share", "rank")},
             "events": probe_advice(state.rows["far"].params[:, 0], FAR, state.rows["sharper"].params[:, 0]),
         }

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from fedamp.rows import Message, Rows, State
 
+SPECTRUM = "spectrum"
+"""The one entry of `diagnostics` that is a list of numbers and not one number for each client."""
+
 
 class Grad(Protocol):
     """The gradient of each client's loss on its current minibatch."""
@@ -120,5 +123,8 @@ class Method(ABC):
         """Return what is scored after `client_update`: `own`, and `received` if the server sent a model."""
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return what the server can say about the last `server_send`; `events` is a list of warnings."""
+        """Return what the server can say about the last `server_send`; `events` is a list of warnings.
+
+        A vector has one number for each client; a float is one for all, and so is the list `spectrum`.
+        """
         return {"events": []}

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema_file import schema_to_json
+from fedamp.methods.base import SPECTRUM
 from fedamp.records.checkpoints import Checkpoint, Pace
 from fedamp.records.folder import RunFolder
 from fedamp.records.summaries import finite, spread
@@ -71,7 +72,7 @@ def round_line(k: int, played: Round, events: list[str], scores: Line, seconds: 
     for name, value in played.diagnostics.items():
         if isinstance(value, Tensor) and value.ndim == 1:
             line[name] = finite(value.tolist())
-        elif isinstance(value, float):
+        elif isinstance(value, float) or name == SPECTRUM:
             line[name] = finite(value)
     return {**line, "events": [*played.diagnostics["events"], *events], **scores, "seconds": seconds}
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
+from fedamp.methods.base import SPECTRUM
 from fedamp.records.summaries import finite, spread
 
 Metrics = Mapping[str, Mapping[str, float]]
@@ -51,7 +52,7 @@ def _diagnostics(played: PlayedRound, keys: Sequence[str]) -> dict[str, Any]:
     for name, value in played.diagnostics.items():
         if isinstance(value, Tensor) and value.ndim == 1:
             found[name] = spread(value.tolist(), places, len(keys))
-        elif isinstance(value, float):
+        elif isinstance(value, float) or name == SPECTRUM:
             found[name] = finite(value)
     return found
 

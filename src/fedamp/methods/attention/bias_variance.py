@@ -37,6 +37,7 @@ class Collaboration:
     xi: Tensor  # (m, m)
     gain: Tensor  # (m,) share of its expected error that a client loses by listening
     far: Tensor  # (m,) length of its probe, in usual lengths
+    opposed: Tensor  # (m,) how many clients learned the opposite
     facts: dict[str, Tensor]  # (1, .) each, for a report
 
 
@@ -54,7 +55,9 @@ def collaboration(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_wei
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
     xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
     xi[near[:, None], near] = least_error_weights(signal, noise, bias_weight[near], heard)
-    return Collaboration(xi, torch.zeros_like(far).index_put((near,), gain), far, _facts(signal, noise, spectrum))
+    none, against = torch.zeros_like(far), (~heard).sum(1).to(far)
+    by_client = none.index_put((near,), gain), far, none.index_put((near,), against)
+    return Collaboration(xi, *by_client, _facts(signal, noise, spectrum))
 
 
 def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]:
