@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import nn
 
-from fedamp import models
+from fedamp import checks, models
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
@@ -21,21 +21,23 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
 from fedamp.records.folder import read_models
 from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
+from fedamp.records.take_home import CHOSEN, SCORED
 from fedamp.rows import Rows
-from fedamp.runs.result import LAST, VALIDATED
+from fedamp.runs.result import LAST, POOLED, VALIDATED
 
 
-def export_client(folder: Path, client: int, out: Path | None = None) -> Path:
+def export_client(folder: Path, client: int, out: Path | None = None, take_home: str | None = None) -> Path:
     """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
 
     It is that of the best validated round, or of the last if nothing was held out for validation; the JSON says
-    which, and has the test score of exactly this model.
+    which, and has the test score of exactly this model. `take_home` is "scored" or "chosen", see
+    `fedamp.records.take_home`; by default what the run says.
     """
     run = read_run(folder)
     config, facts = RunConfig.of(run.config), run.facts
     _check_exportable(run, config, client)
     module = _untrained(folder, config, facts.input_shape or [], facts.num_outputs or 0)
-    row, score = _taken_home(run, config, client)
+    row, score = _taken_home(run, config, client, take_home)
     target = out or folder / f"client-{client}.safetensors"
     how = {
         **how_to_build(config, module, facts.input_shape or [], facts.num_outputs or 0),
@@ -85,24 +87,32 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
     return module
 
 
-def _taken_home(run: RunRecord, config: RunConfig, client: int) -> tuple[Rows, dict[str, Any]]:
+def _taken_home(
+    run: RunRecord, config: RunConfig, client: int, take_home: str | None
+) -> tuple[Rows, dict[str, Any]]:
     """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
-    entry = run.result["scored"]
-    validated = run.result["best_models"].get(entry)
-    stacks = read_models(run.path / (MODELS if validated is None else BEST))
-    if entry not in stacks:
-        raise UserError(f"{run.path} has no models named {entry!r}; the folder is damaged")
-    kept = validated or run.result["models"][entry]
-    rounds = run.result["models"][entry]["round"]
+    entry = name = run.result["scored"]
+    choice, validated = run.result.get("take_home"), run.result["best_models"].get(entry)
+    kept, why = (run.result["models"][entry], LAST) if validated is None else (validated, VALIDATED)
+    rule = take_home or (choice or {}).get("rule", SCORED)
+    checks.one_of("take_home", rule, (SCORED, CHOSEN))
+    if rule == CHOSEN:
+        if choice is None:
+            raise UserError(f"{run.path} held out no samples to choose by; run it with --validation, say 0.2")
+        entry, name, kept, why = choice["entry"], CHOSEN, choice, POOLED
+    stacks = read_models(run.path / (MODELS if why == LAST else BEST))
+    if name not in stacks:
+        raise UserError(f"{run.path} has no models named {name!r}; the folder is damaged")
+    rounds = run.result["models"][run.result["scored"]]["round"]
     unfinished = "" if run.finished else f" (interrupted after {rounds} of {config.rounds} rounds)"
     score = {
         "metric": run.result["metric"],
         "test": kept["scores"][client],
         "round": kept["round"],
-        "why_this_round": (LAST if validated is None else VALIDATED) + unfinished,
+        "why_this_round": why + unfinished,
     }
-    return stacks[entry][slice(client, client + 1)], {"entry": entry, "score": score}
+    return stacks[name][slice(client, client + 1)], {"entry": entry, "score": score}
 
 
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
