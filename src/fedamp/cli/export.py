@@ -13,8 +13,10 @@ def export_command(
     client: Annotated[int, Flag(help="Number of the client.")],
     take_home: Annotated[
         str | None,
-        Flag(help="scored: the models that the method is scored by; chosen: what held-out samples choose of own, "
-        "received and their midpoint. By default what the run says."),
+        Flag(
+            help="scored: the models that the method is scored by; chosen: what held-out samples choose of own, "
+            "received and their midpoint. By default what the run says."
+        ),
     ] = None,
     out: Annotated[Path | None, Flag(help="File to write; by default client-N.safetensors in the folder.")] = None,
 ) -> None:

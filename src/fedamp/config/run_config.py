@@ -168,7 +168,9 @@ class RunConfig:
         checks.share("absent", self.absent)
         checks.share("validation", self.validation)
         if self.take_home == "chosen" and not self.validation:
-            raise UserError("take_home is 'chosen', but no samples are held out to choose by: give --validation, say 0.2")
+            raise UserError(
+                "take_home is 'chosen', but no samples are held out to choose by: give --validation, say 0.2"
+            )
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
 

@@ -141,10 +141,14 @@ class TakeHome:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TakeHome:
         """Return what `to_dict` gave."""
-        known = {name: math.inf if value is None else value for name, value in values.items()}
-        scores = [math.inf if score is None else score for score in values["scores"]]
         held_out = {
-            entry: Candidate(**{**one, "loss": math.inf if one["loss"] is None else one["loss"]})
+            entry: Candidate(entry, one["round"], _number(one["score"]), _number(one["loss"]))
             for entry, one in values["held_out"].items()
         }
-        return cls(**{**known, "scores": scores, "held_out": held_out})
+        scores = [_number(score) for score in values["scores"]]
+        return cls(values["rule"], values["entry"], values["round"], _number(values["mean"]), scores, held_out)
+
+
+def _number(value: float | None) -> float:
+    """Return a number of a record; None is what JSON has for one that is not finite."""
+    return math.inf if value is None else value

@@ -87,9 +87,7 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
     return module
 
 
-def _taken_home(
-    run: RunRecord, config: RunConfig, client: int, take_home: str | None
-) -> tuple[Rows, dict[str, Any]]:
+def _taken_home(run: RunRecord, config: RunConfig, client: int, take_home: str | None) -> tuple[Rows, dict[str, Any]]:
     """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
     entry = name = run.result["scored"]

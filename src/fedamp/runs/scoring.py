@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedamp.config import RunConfig
-from fedamp.records.checkpoints import Snapshot
 from fedamp.methods import Method
+from fedamp.records.checkpoints import Snapshot
 from fedamp.records.summaries import Line, Summary, counted_clients, in_unit, score_table, spread, summarise
 from fedamp.records.take_home import CHOSEN, HeldOut
 from fedamp.rows import Rows

@@ -1,6 +1,7 @@
 """The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `Silo` gives it.
 
-Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one. A silo
+Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one; with
+validation samples a last `query` says which models all silos take home. A silo
 that can't take part replies with one of a few fixed phrases; the details stay in its log. An error is never passed on
 as it is: its text might hold what must not leave the silo.
 """
@@ -104,7 +105,18 @@ def _refusal(public: str, house: House | None, private: str) -> RecordDict:
     return RecordDict({"refusal": ConfigRecord({"reason": public})})
 
 
+def _take(silo: Silo, house: House, message: Message) -> None:
+    """Keep what all silos are to take home, if the server names it; it may not yet, or nothing is held out."""
+    told = message.content.config_records["config"].get("take-home")
+    if told is not None:
+        silo.take(json.loads(str(told)))
+
+
 def _query(silo: Silo, house: House, message: Message) -> RecordDict:
+    if "take-home" in message.content.config_records["config"]:  # after the last scores: a farewell
+        _take(silo, house, message)
+        house.log(f"what the silos' held-out samples chose for all is {silo.models / 'chosen.safetensors'}")
+        return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
     house.log(f"first contact with the federation {silo.config.plan.name!r}: {silo.samples} training samples")
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
@@ -113,6 +125,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
+    _take(silo, house, message)
     reply, metrics = silo.play(k, accepted, decode(arrays, silo.templates()[0]))
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
@@ -120,6 +133,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
+    _take(silo, house, message)
     metrics = silo.look(int(config["accepted"]), decode(arrays, silo.templates()[0]))  # type: ignore[arg-type]
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})

@@ -17,10 +17,13 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
+from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
+from fedamp.records.take_home import CHOSEN, ENTRIES
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
 from fedamp.runs.material import outputs_of, silo_material
+from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import Setup, assemble
 from fedamp.training.evaluate import evaluate
 from fedamp.training.torch_switches import use_threads
@@ -64,12 +67,12 @@ class Silo:
         state = self._state(accepted)
         message = self._here(message)
         with use_threads(self.setup.choice.threads):
-            scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
+            scores = self._scores("first.", self._models(state, message)) if accepted == 0 else {}
             clock = time.perf_counter()
             local = trainer.local(clients, k)
             state, reply = method.client_update(state, message, local)
             seconds = time.perf_counter() - clock
-            models = method.client_models(state, message)
+            models = self._models(state, message)
             scores |= self._scores("", models)
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
@@ -84,8 +87,30 @@ class Silo:
         self._keep(models, scores, accepted + 1)
         return {**self._counts(), **scores}
 
+    def take(self, choice: Mapping[str, Any]) -> None:
+        """Keep the models that held-out samples have chosen for all silos so far: an `entry` of a `round`.
+
+        The server tells it after the round in which it became the choice, when this silo still has these models; one
+        that missed that round takes its last ones, by which it was counted.
+        """
+        if choice.get("entry") not in ENTRIES:  # it becomes a file's name
+            raise UnwillingError("it can't use the server's message", f"the server chose {choice!r}: no such models")
+        source, target = self.models / choice["entry"], self.models / CHOSEN
+        details = read_json(source.with_suffix(".json"))
+        if details is None or (read_json(target.with_suffix(".json")) or {}).get(CHOSEN) == choice:
+            return
+        write_whole(target.with_suffix(".safetensors"), source.with_suffix(".safetensors").read_bytes())
+        write_json(target.with_suffix(".json"), {**details, CHOSEN: choice})
+
+    def _models(self, state: State, message: Message) -> dict[str, Rows]:
+        """Return what is scored and kept after a round; with validation samples, the midpoint too."""
+        models = self.setup.method.client_models(state, message)
+        return with_between(models) if self.setup.clients.validation else models
+
     def _counts(self) -> dict[str, float]:
-        return {"num-examples": self.samples, "num-test": len(self.setup.clients.test[0])}
+        clients = self.setup.clients
+        held_out = {"num-validation": len(clients.validation[0])} if clients.validation else {}
+        return {"num-examples": self.samples, "num-test": len(clients.test[0]), **held_out}
 
     def _state(self, accepted: int) -> State:
         device = self.setup.w.params.device
@@ -133,6 +158,8 @@ class Silo:
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
                 "round": k - 1 if entry == "received" else k,
             }
+            if f"validation.{entry}.{metric}" in scores:
+                score["validation"] = finite(scores[f"validation.{entry}.{metric}"])
             details = {
                 **how,
                 **export.how_to_encode(plan.schema),
