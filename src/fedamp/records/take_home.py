@@ -21,6 +21,7 @@ ENTRIES = ("own", "received", "between")
 """The models to choose from; of equally good ones that are not the method's own, the first."""
 
 WORDS = {"own": "own model w", "received": "received model u", "between": "midpoint of w and u"}
+SYMBOLS = {"own": "w", "received": "u", "between": "midpoint"}
 
 SCORED, CHOSEN = "scored", "chosen"
 """What a run's clients take home: the models that the method is scored by, or those that held-out samples choose."""

@@ -22,9 +22,9 @@ TRAINING = (
 """How, and for how long, a method was trained: like hyperparameters, these may differ from method to method. The table
 says where they do."""
 
-NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", *TRAINING)
+NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", "take_home", *TRAINING)
 """What does not make a different setting; the data, the clients, the model and what was done to them do. Engine, device
-and compilation change no result beyond rounding."""
+and compilation change no result beyond rounding; what clients take home changes no training, and the table has both."""
 
 
 @dataclass(frozen=True)
