@@ -44,9 +44,14 @@ class Outbox:
         return self._message(RecordDict({"config": ConfigRecord(config)}), node, "query")
 
     def _choice(self) -> dict[str, str]:
-        """Return what held-out samples have chosen so far, as JSON; nothing if they have not."""
+        """Return what held-out samples have chosen so far, as JSON; nothing if they have not.
+
+        With the federation's own number: a silo may still have what an earlier federation chose.
+        """
         one = self.state.choice
-        return {} if one is None else {"take-home": json.dumps({"entry": one.entry, "round": one.round})}
+        if one is None:
+            return {}
+        return {"take-home": json.dumps({"entry": one.entry, "round": one.round, "life": self.life.name})}
 
     def rows(self, rows: Rows, who: str, node: int, kind: str) -> Message:
         """Return a silo's own rows as a message to train on or to evaluate."""

@@ -76,7 +76,7 @@ class Silo:
             scores |= self._scores("", models)
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
-        self._keep(models, scores, k)
+        self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
         return reply, {**self._counts(), "train-seconds": seconds, **losses, **scores}
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
@@ -84,20 +84,22 @@ class Silo:
         models = self.setup.method.client_models(self._state(accepted), self._here(message))
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
-        self._keep(models, scores, accepted + 1)
+        self._keep(models, scores, dict.fromkeys(models, accepted))
         return {**self._counts(), **scores}
 
     def take(self, choice: Mapping[str, Any]) -> None:
         """Keep the models that held-out samples have chosen for all silos so far: an `entry` of a `round`.
 
         The server tells it after the round in which it became the choice, when this silo still has these models; one
-        that missed that round takes its last ones, by which it was counted.
+        that missed that round takes its last ones, by which it was counted. If newer ones have taken their place (the
+        federation has ended, and goes on now), what was kept before stays.
         """
-        if choice.get("entry") not in ENTRIES:  # it becomes a file's name
+        if choice.get("entry") not in ENTRIES or not isinstance(choice.get("round"), int):  # it becomes a file's name
             raise UnwillingError("it can't use the server's message", f"the server chose {choice!r}: no such models")
         source, target = self.models / choice["entry"], self.models / CHOSEN
         details = read_json(source.with_suffix(".json"))
-        if details is None or (read_json(target.with_suffix(".json")) or {}).get(CHOSEN) == choice:
+        kept = (read_json(target.with_suffix(".json")) or {}).get(CHOSEN)
+        if details is None or kept == choice or details["score"]["round"] > choice["round"]:
             return
         write_whole(target.with_suffix(".safetensors"), source.with_suffix(".safetensors").read_bytes())
         write_json(target.with_suffix(".json"), {**details, CHOSEN: choice})
@@ -141,11 +143,11 @@ class Silo:
                 scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
         return scores
 
-    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
+    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], made: Mapping[str, int]) -> None:
         """Put the models where the silo can use them.
 
-        That is: state dicts that torch loads, how to build and feed them, and their scores. What was received in round
-        k was made by the round before.
+        That is: state dicts that torch loads, how to build and feed them, their scores, and the round that made them:
+        what was received in a round was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
         flat, plan = self.setup.trainer.model, self.config.plan
@@ -156,7 +158,7 @@ class Silo:
             score = {
                 "metric": metric,
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
-                "round": k - 1 if entry == "received" else k,
+                "round": made[entry],
             }
             if f"validation.{entry}.{metric}" in scores:
                 score["validation"] = finite(scores[f"validation.{entry}.{metric}"])
