@@ -124,6 +124,20 @@ def test_without_validation_nothing_is_told_and_nothing_kept(tmp_path):
     assert kept == {"own", "received"}
 
 
+def test_models_that_are_gone_are_not_replaced_by_newer_ones(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=3, validation=0.3), data)
+    local.serve()
+    house = local.houses[0]
+    chosen = house.folder / "models" / "chosen.json"
+    before, kept = chosen.read_text(), json.loads((house.folder / "models" / "own.json").read_text())["score"]["round"]
+    silo = open_silo(house.config, house.data, house.folder)
+    silo.take({"entry": "own", "round": kept - 1, "life": "this"})
+    assert chosen.read_text() == before
+    silo.take({"entry": "own", "round": kept, "life": "another"})
+    assert json.loads(chosen.read_text())["chosen"]["life"] == "another"
+
+
 @pytest.mark.parametrize("choice", [{"entry": "../own", "round": 1}, {"entry": "own"}, {}])
 def test_a_choice_that_names_no_models_is_refused(tmp_path, choice):
     data = write_silos(tmp_path / "data")
