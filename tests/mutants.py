@@ -232,14 +232,14 @@ MUTANTS = (
     # export
     Mutant(
         "runs/export.py",
-        "stacks = read_models(run.path / (MODELS if validated is None else BEST))",
-        "stacks = read_models(run.path / MODELS)",
+        "read_models(run.path / (MODELS if why == LAST else BEST))",
+        "read_models(run.path / MODELS)",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(
         "runs/export.py",
-        'kept = validated or run.result["models"][entry]',
-        'kept = {**run.result["models"][entry], "scores": run.result["per_client"]}',
+        'return entry, validated or result["models"][entry], LAST',
+        'return entry, {**result["models"][entry], "scores": result["per_client"]}, LAST',
         "tests/trust/test_kept_models.py -k exported_score",
     ),
     Mutant(

@@ -184,7 +184,7 @@ def test_an_export_is_the_model_that_it_says(rule, tmp_path):
 
 def test_an_export_of_a_choice_that_was_not_made(tmp_path):
     fedamp.run(out=tmp_path / "run", **{**QUICK, "validation": 0.0, "rounds": 1})
-    with pytest.raises(UserError, match="held out no samples to choose by"):
+    with pytest.raises(UserError, match="has no choice of what clients take home"):
         export_client(tmp_path / "run", 2, take_home="chosen")
 
 

@@ -90,19 +90,14 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
 def _taken_home(run: RunRecord, config: RunConfig, client: int, take_home: str | None) -> tuple[Rows, dict[str, Any]]:
     """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
-    entry = name = run.result["scored"]
-    choice, validated = run.result.get("take_home"), run.result["best_models"].get(entry)
-    kept, why = (run.result["models"][entry], LAST) if validated is None else (validated, VALIDATED)
-    rule = take_home or (choice or {}).get("rule", SCORED)
+    scored = run.result["scored"]
+    rule = take_home or run.result.get("take_home", {}).get("rule", SCORED)
     checks.one_of("take_home", rule, (SCORED, CHOSEN))
-    if rule == CHOSEN:
-        if choice is None:
-            raise UserError(f"{run.path} held out no samples to choose by; run it with --validation, say 0.2")
-        entry, name, kept, why = choice["entry"], CHOSEN, choice, POOLED
-    stacks = read_models(run.path / (MODELS if why == LAST else BEST))
+    entry, kept, why = _chosen(run) if rule == CHOSEN else _scored(run.result, scored)
+    stacks, name = read_models(run.path / (MODELS if why == LAST else BEST)), CHOSEN if rule == CHOSEN else entry
     if name not in stacks:
         raise UserError(f"{run.path} has no models named {name!r}; the folder is damaged")
-    rounds = run.result["models"][run.result["scored"]]["round"]
+    rounds = run.result["models"][scored]["round"]
     unfinished = "" if run.finished else f" (interrupted after {rounds} of {config.rounds} rounds)"
     score = {
         "metric": run.result["metric"],
@@ -111,6 +106,23 @@ def _taken_home(run: RunRecord, config: RunConfig, client: int, take_home: str |
         "why_this_round": why + unfinished,
     }
     return stacks[name][slice(client, client + 1)], {"entry": entry, "score": score}
+
+
+def _scored(result: Mapping[str, Any], entry: str) -> tuple[str, Mapping[str, Any], str]:
+    """Return the entry that the method is scored by, what the result says of its models, and why that round."""
+    validated = result["best_models"].get(entry)
+    return entry, validated or result["models"][entry], LAST if validated is None else VALIDATED
+
+
+def _chosen(run: RunRecord) -> tuple[str, Mapping[str, Any], str]:
+    """Return the same of what held-out samples chose."""
+    choice = (run.result or {}).get("take_home")
+    if choice is None:
+        raise UserError(
+            f"{run.path} has no choice of what clients take home: no samples were held out, or an earlier version "
+            "wrote it; run it with --validation, say 0.2, or export with --take-home scored"
+        )
+    return choice["entry"], choice, POOLED
 
 
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
