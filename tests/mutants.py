@@ -31,6 +31,49 @@ class Mutant:
 
 
 MUTANTS = (
+    # what clients take home
+    Mutant(
+        "records/take_home.py",
+        "power = 1 if higher_is_better(metric) else 2",
+        "power = 1",
+        "tests/records/test_take_home.py -k pooling",
+    ),
+    Mutant(
+        "records/take_home.py",
+        'made = line["round"] - (1 if entry == "received" else 0)',
+        'made = line["round"]',
+        "tests/records/test_take_home.py -k received_first",
+    ),
+    Mutant(
+        "records/take_home.py",
+        "return sign * score, -loss, one.entry == self.scored, -one.round",
+        "return sign * score, loss, one.entry == self.scored, -one.round",
+        "tests/records/test_take_home.py -k equal_scores",
+    ),
+    Mutant(
+        "runs/scoring.py",
+        "sizes = [len(held) if counts else 0 for held, counts in",
+        "sizes = [len(held) for held, counts in",
+        "tests/runs/test_take_home_runs.py -k poisoned",
+    ),
+    Mutant(
+        "runs/scoring.py",
+        "return {**best, CHOSEN: Snapshot(one.round, one.score, models[one.entry])}",
+        'return {**best, CHOSEN: Snapshot(one.round, one.score, models.get("own", models[one.entry]))}',
+        "tests/runs/test_take_home_runs.py -k by_hand",
+    ),
+    Mutant(
+        "federation/server/app.py",
+        "    strategy.say_farewell(grid)\n",
+        "",
+        "tests/federation/test_take_home_federation.py -k 'engines and alike'",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        ' or details["score"]["round"] > choice["round"]',
+        "",
+        "tests/federation/test_take_home_federation.py -k gone",
+    ),
     # what a result belongs to
     Mutant(
         "records/inputs.py",
@@ -189,14 +232,14 @@ MUTANTS = (
     # export
     Mutant(
         "runs/export.py",
-        "stacks = read_models(run.path / (MODELS if validated is None else BEST))",
-        "stacks = read_models(run.path / MODELS)",
+        "read_models(run.path / (MODELS if why == LAST else BEST))",
+        "read_models(run.path / MODELS)",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(
         "runs/export.py",
-        'kept = validated or run.result["models"][entry]',
-        'kept = {**run.result["models"][entry], "scores": run.result["per_client"]}',
+        'return entry, validated or result["models"][entry], LAST',
+        'return entry, {**result["models"][entry], "scores": result["per_client"]}, LAST',
         "tests/trust/test_kept_models.py -k exported_score",
     ),
     Mutant(

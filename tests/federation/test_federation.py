@@ -1,6 +1,7 @@
 """Federations over real processes, with TLS and keys: equal to the engine, and unharmed by what happens to them."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -156,6 +157,22 @@ def test_fedamp_over_real_processes_is_the_engines_fedamp(tmp_path, stack):
         [*FEDAMP, "federation", "status", str(cast.folder)], env=cast.env, capture_output=True, text=True, timeout=60
     )
     assert "finished: round 2 of 2" in said.stdout
+
+
+def test_silos_take_home_what_the_server_chose(tmp_path, stack):
+    """The choice of the last round too, of which only a last message tells."""
+    cast = Cast(tmp_path, stack, Rules(min_silos=3), method="autoamp", rounds=3, validation=0.2)
+    cast.server_up()
+    for name in NAMES:
+        cast.silo_up(name)
+    server = cast.running["server"]
+    cast.wait(lambda: server.poll() is not None, 250, "the end of three rounds")
+    assert server.returncode == 0, (cast.folder / "up.log").read_text()
+    home = json.loads((cast.folder / "record" / "result.json").read_text())["take_home"]
+    for i, name in enumerate(NAMES):
+        spec = json.loads((cast.folder / "bundles" / name / "run" / "models" / "chosen.json").read_text())
+        assert (spec["entry"], spec["score"]["round"]) == (home["entry"], home["round"])
+        assert 100 * spec["score"]["test"] == pytest.approx(home["scores"][i])
 
 
 def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_path, stack):

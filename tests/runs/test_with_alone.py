@@ -84,7 +84,7 @@ def test_who_is_worse_off_is_warned_with_the_reason_and_the_cure():
     assert warning.startswith("client 10 is worse off than alone: ")
     assert "on 45 held-out samples (p = " in warning
     assert "all clients take home the same model" in warning
-    assert warning.endswith("Take its model trained alone (fedamp export --alone), or try --method autoamp")
+    assert warning.endswith("Take its model trained alone (fedamp export --take-home alone), or try --method autoamp")
 
 
 def test_the_weights_of_a_method_that_has_them_are_the_reason():
@@ -164,7 +164,7 @@ def test_the_model_trained_alone_can_be_taken(fedamp_command, tmp_path):
     from safetensors.torch import load_file
 
     fedamp_command(*RUN, "--validation", 0.4, "--out", "one")
-    assert fedamp_command("export", "one", "--client", 2, "--alone")[0] == 0
+    assert fedamp_command("export", "one", "--client", 2, "--take-home", "alone")[0] == 0
     how = json.loads((tmp_path / "one" / "client-2-alone.json").read_text())
     result = json.loads((tmp_path / "one" / "result.json").read_text())
     assert how["entry"] == "alone"
@@ -174,7 +174,7 @@ def test_the_model_trained_alone_can_be_taken(fedamp_command, tmp_path):
     assert torch.equal(torch.cat([each.flatten() for each in exported.values()]).sort().values, kept.sort().values)
     bare = [each for each in RUN if each != "--alone"]
     fedamp_command(*bare, "--out", "bare")
-    code, _, error = fedamp_command("export", "bare", "--client", 2, "--alone")
+    code, _, error = fedamp_command("export", "bare", "--client", 2, "--take-home", "alone")
     assert code == 2
     assert "has no models trained alone; run it with --alone" in error
 

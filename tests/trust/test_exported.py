@@ -273,7 +273,7 @@ def test_a_silos_model_at_home_has_its_options(tmp_path):
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
     silo = open_silo(SiloConfig(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
     model = silo.setup.trainer.model
-    silo._keep({"own": silo.setup.w}, {}, 1)
+    silo._keep({"own": silo.setup.w}, {}, {"own": 1})
     own = model.fresh().eval()
     x = torch.randn(20, 5)
     torch.testing.assert_close(rebuilt(tmp_path / "models" / "own.safetensors")(x), own(x))

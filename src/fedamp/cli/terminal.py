@@ -114,6 +114,14 @@ def in_words(score: float | None, metric: str) -> str:
     return f"{score:.2f} %" if metric == "accuracy" else f"{score:.4g}"
 
 
+def take_home_in_words(home: Mapping[str, Any], metric: str) -> str:
+    """Return what held-out samples chose for the clients, with its test score; and whether they do take it home."""
+    from fedamp.records.take_home import CHOSEN, WORDS
+
+    taken = "" if home["rule"] == CHOSEN else "; not taken: see --take-home"
+    return f"{WORDS[home['entry']]}, {in_words(home['mean'], metric)} (round {home['round']}{taken})"
+
+
 def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     """Show the result of a run, or print it as one line of JSON."""
     if as_json:
@@ -127,6 +135,8 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     table.add_row(what, f"{best} {when}")
     table.add_row("after the last round", last)
     table.add_row("worst client at the best round", worst)
+    if home := result.get("take_home"):
+        table.add_row("chosen to take home", take_home_in_words(home, result["metric"]))
     facts = Facts.of(result["facts"])
     if facts.shared_samples:
         table.add_row("training samples that clients share", str(facts.shared_samples))

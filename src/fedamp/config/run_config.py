@@ -111,6 +111,13 @@ class RunConfig:
     validation: float = about(
         0.0, "Share of each client's training samples held out for validation.", range="0 to 1", group=TRAINING
     )
+    take_home: str = about(
+        "auto",
+        "What clients take home: the models that the method is scored by, or the chosen ones: those of own, received "
+        "and their midpoint that do best on held-out samples; auto is the method's own way.",
+        choices=("auto", "scored", "chosen"),
+        group=TRAINING,
+    )
     seed: int = about(0, "Seed of all random numbers: one seed, one result.", range="0 or more", group=WHAT)
     engine: str = about(
         "auto",
@@ -167,6 +174,10 @@ class RunConfig:
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         checks.share("absent", self.absent)
         checks.share("validation", self.validation)
+        if self.take_home == "chosen" and not self.validation:
+            raise UserError(
+                "take_home is 'chosen', but no samples are held out to choose by: give --validation, say 0.2"
+            )
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
 
@@ -189,6 +200,8 @@ class RunConfig:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         if not self.alone:
             del values["alone"]  # runs that were written down before there was such a field stay the same runs
+        if self.take_home == RunConfig.take_home:
+            del values["take_home"]  # so that a run from before this setting is still the same run, in the same folder
         for name in NAMED:
             choice: Named = values[name]
             # JSON has no word for infinity, which is a sigma like any other.

@@ -36,6 +36,7 @@ class AutoAMP(Method):
     """u_i = sum_j xi_ij w_j with xi of least expected error; w_i = argmin F_i(w) + pull/(2 n_i) |w - u_i|^2."""
 
     scored: ClassVar[str] = "received"
+    takes_home: ClassVar[str] = "chosen"
     answers: ClassVar[Mapping[str, str]] = {"w": "u"}
 
     pull: float = about(

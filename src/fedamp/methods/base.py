@@ -89,6 +89,9 @@ class Method(ABC):
 
     scored: ClassVar[str] = "own"
     """The entry of `client_models` that counts for the method's result."""
+    takes_home: ClassVar[str] = "scored"
+    """What clients take home where samples are held out: the models at `scored`, or the `chosen` ones of own, received
+    and the midpoint between them (`fedamp.records.take_home`)."""
     optimizer: ClassVar[str] = "adam"
     lr: ClassVar[float] = 1e-3
     plain_sgd_only: ClassVar[bool] = False

@@ -79,7 +79,7 @@ class BesideAlone:
         cure = "" if method == "autoamp" else ", or try --method autoamp"
         return [
             f"{client_name(i, names)} is worse off than alone: {self.both(i)}{reasons[i] and f'; {reasons[i]}'}. "
-            f"Take its model trained alone (fedamp export --alone){cure}"
+            f"Take its model trained alone (fedamp export --take-home alone){cure}"
             for i in self.worse_off
         ]
 

@@ -22,6 +22,7 @@ class Facts:
     poisoned: list[int] | None = None  # numbers of the clients that send poisoned models
     sizes: list[int | None] | None = None  # training samples; None for a silo that never joined a federation
     test_sizes: list[int] | None = None
+    validation_sizes: list[int | None] | None = None  # samples held out for validation; None of a silo: not known
     groups: list[int] | None = None  # the true groups of the clients, if the data were split into groups
     input_shape: list[int] | None = None  # of one sample
     num_outputs: int | None = None

@@ -5,6 +5,7 @@ rounds.jsonl        a line for each round, as it was played; round 0 scores the 
                     one round further, scores what the server would send next
 models.safetensors  the final models, `own` and `received`: params (m, d), buffers (m, b)
 best.safetensors    with validation: the models of the best validated round, chosen for each entry separately
+                    (`own`, `received`, the midpoint `between`), and as `chosen` the take-home (`records.take_home`)
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
 inputs.json         digests of the data and of the model that this result belongs to; see `fedamp.records.inputs`
 schema.json         of a user's own silos: the columns, labels and scaling that all of them agreed on

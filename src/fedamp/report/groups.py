@@ -33,9 +33,10 @@ TRAINING = (
 """How, and for how long, a method was trained: like hyperparameters, these may differ from method to method. The table
 says where they do."""
 
-NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", "alone", *TRAINING)
+NOT_ASKED = ("method", "seed", "engine", "device", "compile", "deterministic", "take_home", "alone", *TRAINING)
 """What does not make a different setting; the data, the clients, the model and what was done to them do. Engine, device
-and compilation change no result beyond rounding; what is trained alone beside a method changes none."""
+and compilation change no result beyond rounding; what clients take home changes no training, and the table has both;
+what is trained alone beside a method changes nothing of it."""
 
 
 @dataclass(frozen=True)

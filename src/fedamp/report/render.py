@@ -32,13 +32,24 @@ def headings(rows: Sequence[Row]) -> list[str]:
             "worst client RMSE (highest)",
             "90th percentile RMSE (lower is better)",
         ]
+    if chose(rows):
+        unit = "%" if rows[0].higher else "RMSE"
+        scores += [f"validated {unit}", f"chosen {unit}"]
     return ["method", "seeds", *scores, "worse off than Separate", p, "seconds"]
 
 
-def cells(row: Row) -> list[str]:
-    """Return a row's cells, in the order of the headings."""
+def chose(rows: Sequence[Row]) -> bool:
+    """Whether held-out samples chose what clients take home: then the table has columns for it."""
+    return any(row.chosen is not None for row in rows)
+
+
+def cells(row: Row, choice: bool = False) -> list[str]:
+    """Return a row's cells, in the order of the headings; with `choice` those of what clients take home too."""
     digits = _digits(row)
     rest = [_number(value, digits) for value in (row.sd, row.last, row.worst, row.tenth)]
+    if choice:
+        which = f" ({row.chosen_entries})" if row.chosen_entries else ""
+        rest += [_number(row.validated, digits), _number(row.chosen, digits) + which]
     worse = NOTHING if row.worse_off is None else f"{row.worse_off} of {row.clients}"
     p = row.p_note or NOTHING if row.p is None else short_p(row.p)
     star = "*" if row.unfinished else ""
@@ -63,6 +74,12 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         else "Best RMSE: the lowest, over the rounds, of the mean test error over the clients.",
         "Last round, worst client, percentile and seconds are means over the seeds.",
     ]
+    if chose(rows):
+        notes.append(
+            "Validated: the models that a method is scored by, in the round that is best on all clients' held-out "
+            "samples together. Chosen: the best there of w (own), u (received) and the midpoint between them, which "
+            "clients may take home. Both are means of test scores; test samples decide nothing."
+        )
     against = list(dict.fromkeys(row.against for row in rows if row.against))
     if against:
         who = ", ".join(against)
@@ -108,7 +125,7 @@ def as_text(rows: Sequence[Row]) -> str:
     """Return aligned columns, a block for each setting, and footnotes."""
     parts = []
     for block, own in _blocks(rows):
-        table = [headings(own), *(cells(row) for row in own)]
+        table = [headings(own), *(cells(row, chose(own)) for row in own)]
         widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
         lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
         lines.insert(1, "  ".join("-" * width for width in widths))
@@ -121,7 +138,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
     parts = []
     for block, own in _blocks(rows):
         heads = headings(own)
-        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row) for row in own)]
+        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row, chose(own)) for row in own)]
         table = "\n".join("| " + " | ".join(map(_plain, line)) + " |" for line in lines)
         parts.append(f"**{_plain(block)}**\n\n{table}" if block else table)
     return "\n\n".join([*parts, "\n".join(f"- {_plain(note)}" for note in footnotes(rows))]) + "\n"

@@ -14,6 +14,7 @@ from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import Summary, client_means, counted_clients, in_unit, score_table, summarise
+from fedamp.records.take_home import TakeHome
 
 RECEIVED = ("fedavg", "fedprox", "autoamp")
 """Methods whose result is the model that the server sends; for the others it is the client's own. A copy, which a test
@@ -28,6 +29,7 @@ class Trial:
     metric: str
     table: NDArray[np.float64]  # (K, m), of the models that count; accuracies from 0 to 1
     counted: NDArray[np.bool_]  # (m,); a poisoned client enters no mean, nor does one that never came
+    entry: str = "own"  # which models they are
 
     @property
     def seed(self) -> int:
@@ -70,6 +72,21 @@ class Trial:
         """The mean over the counted clients after every round, `(K,)`."""
         return client_means(self.scores, self.counted)
 
+    @cached_property
+    def take_home(self) -> TakeHome | None:
+        """What held-out samples chose for the clients; None if none were held out."""
+        home = (self.record.result or {}).get("take_home")
+        return None if home is None else TakeHome.of(home)
+
+    @property
+    def validated(self) -> float | None:
+        """The mean of the models that count, in the round in which they do best on all held-out samples together."""
+        home = self.take_home
+        if home is not None and home.entry == self.entry:
+            return home.mean  # the very models: in a round's line an absent client has the score of another
+        one = None if home is None else home.held_out.get(self.entry)
+        return None if one is None or one.round > len(self.means) else float(self.means[one.round - 1])
+
     @property
     def per_client(self) -> NDArray[np.float64]:
         """Scores of the counted clients at the best round."""
@@ -80,20 +97,23 @@ def read_trial(run: RunRecord) -> Trial | None:
     """Return a run's scores, or None if no round has been scored yet."""
     try:
         metric = _metric(run)
-        table = score_table(run.lines, _entry(run, metric), metric)
+        entry = _entry(run, metric)
+        table = score_table(run.lines, entry, metric)
         if not table.size:
-            table = score_table(run.lines, "own", metric)
+            entry, table = "own", score_table(run.lines, "own", metric)
         if not table.size:
             return None
         counted = np.array(counted_clients(table.shape[1], run.config.get("poisoned") or []))
         came = ~np.isnan(table).all(0)  # of a federation over real machines; its result leaves the others out too
         counted = counted & came if (counted & came).any() else counted
         _check_result(run, table.shape[1])
+        trial = Trial(run, metric, table, counted, entry)
+        _ = trial.take_home  # a damaged one is found here
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{run.path} can't be read ({' '.join(repr(error).split())}); the folder is damaged; leave it out"
         ) from None
-    return Trial(run, metric, table, counted)
+    return trial
 
 
 def _check_result(run: RunRecord, num_clients: int) -> None:

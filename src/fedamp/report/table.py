@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from fedamp.errors import UserError
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import higher_is_better, worse_off
+from fedamp.records.take_home import SYMBOLS
 from fedamp.report.groups import Block, Group, make_blocks, what_differs
 from fedamp.report.run_scores import Trial
 from fedamp.report.stats import wilcoxon_p
@@ -42,6 +45,9 @@ class Row:
     seconds: float | None  # mean over seeds
     unfinished: bool
     repeated: int  # runs left out because their seed was run already
+    validated: float | None = None  # if samples are held out: mean of the models that count, in the round they choose
+    chosen: float | None = None  # mean of the models that they choose to be taken home
+    chosen_entries: str = ""  # which those are: w, u or the midpoint
 
     @property
     def higher(self) -> bool:
@@ -113,7 +119,23 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
         seconds=_mean(trials, lambda trial: trial.seconds),
         unfinished=group.unfinished,
         repeated=group.repeated,
+        **_take_home(trials),
     )
+
+
+def _take_home(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return what held-out samples chose, over the seeds, if all of them have it."""
+    homes = [trial.take_home for trial in trials if trial.take_home is not None]
+    validated = [trial.validated for trial in trials if trial.validated is not None]
+    if not trials or not len(homes) == len(validated) == len(trials):
+        return {}
+    entries = Counter(SYMBOLS[home.entry] for home in homes)
+    words = ", ".join(entry if len(entries) == 1 else f"{entry} {count}" for entry, count in entries.items())
+    return {
+        "validated": float(np.mean(validated)),
+        "chosen": float(np.mean([home.mean for home in homes])),
+        "chosen_entries": words,
+    }
 
 
 def _deviation(values: Sequence[float]) -> float | None:

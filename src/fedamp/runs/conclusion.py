@@ -14,9 +14,10 @@ from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder, read_models
 from fedamp.records.reading import BEST, MODELS
+from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
 from fedamp.runs.result import Kept, Result
-from fedamp.runs.scoring import better, kept, scores, summary
+from fedamp.runs.scoring import better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
 from fedamp.runs.with_alone import with_alone
@@ -30,9 +31,14 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
     models = at.models(setup)
     if "received" in models:  # what the last round made has not been sent to anyone yet: score it as if it were
         last = {"received": models["received"]}
-        journal.add(unplayed_line(at.k + 1, scores(setup, last, torch.arange(len(setup.clients)))))
-        if setup.clients.validation:
-            at = replace(at, best=better(config, setup, at.best, last, at.k + 1))
+        line = journal.add(unplayed_line(at.k + 1, scores(setup, last, torch.arange(len(setup.clients)))))
+        if at.held_out is not None:
+            said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
+            at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
+    best, take_home = dict(at.best), None
+    if (taken := best.pop(CHOSEN, None)) is not None and at.held_out is not None:
+        scored = kept(setup, taken.round, taken.models).scores
+        take_home = TakeHome.of_choice(take_home_rule(config, setup.method), at.held_out, scored)
     result = Result(
         config=config,
         history=journal.lines,
@@ -46,12 +52,14 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         model=setup.trainer.model,
         schema=setup.schema,
         folder=None if journal.folder is None else journal.folder.path,
-        best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in at.best.items()},
+        best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in best.items()},
+        take_home=take_home,
+        taken=None if taken is None else taken.models,
     )
     result = with_alone(result, setup)
     if journal.folder is not None:
-        best = {entry: each.models for entry, each in result.best_models.items()}
-        journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, best)
+        stacks = {entry: each.models for entry, each in at.best.items()}
+        journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, stacks)
     return result
 
 
@@ -66,6 +74,7 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
     history, xi = folder.lines(), folder.read().xi()
     models = read_models(folder.path / MODELS)
     best = read_models(folder.path / BEST) if (folder.path / BEST).exists() else {}
+    taken, choice = best.pop(CHOSEN, None), done.get("take_home")
     return Result(
         config=config,
         history=history,
@@ -81,4 +90,6 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
         folder=folder.path,
         best_models={entry: Kept.of(rows, done["best_models"][entry]) for entry, rows in best.items()},
         alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
+        take_home=None if choice is None else TakeHome.of(choice),
+        taken=taken,
     )

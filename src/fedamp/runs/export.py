@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import nn
 
-from fedamp import models
+from fedamp import checks, models
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
@@ -22,22 +22,24 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
 from fedamp.records.folder import read_models
 from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
+from fedamp.records.take_home import CHOSEN, SCORED
 from fedamp.rows import Rows
-from fedamp.runs.result import LAST, VALIDATED
+from fedamp.runs.result import LAST, POOLED, VALIDATED
 
 
-def export_client(folder: Path, client: int, out: Path | None = None, alone: bool = False) -> Path:
+def export_client(folder: Path, client: int, out: Path | None = None, take_home: str | None = None) -> Path:
     """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
 
     It is that of the best validated round, or of the last if nothing was held out for validation; the JSON says
-    which, and has the test score of exactly this model. With `alone` it is the one that was trained alone.
+    which, and has the test score of exactly this model. `take_home` is "scored" or "chosen", see
+    `fedamp.records.take_home`, or "alone", the model that was trained alone; by default what the run says.
     """
     run = read_run(folder)
     config, facts = RunConfig.of(run.config), run.facts
-    _check_exportable(run, config, client, alone)
+    _check_exportable(run, config, client, take_home == ALONE)
     module = _untrained(folder, config, facts.input_shape or [], facts.num_outputs or 0)
-    row, score = _taken_home(run, config, client, alone)
-    target = out or folder / f"client-{client}{'-alone' if alone else ''}.safetensors"
+    row, score = _taken_home(run, config, client, take_home)
+    target = out or folder / f"client-{client}{'-alone' if take_home == ALONE else ''}.safetensors"
     how = {
         **how_to_build(config, module, facts.input_shape or [], facts.num_outputs or 0),
         "shift": facts.shift or [0.0],  # samples that were given from Python are taken as they are
@@ -88,24 +90,42 @@ def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: i
     return module
 
 
-def _taken_home(run: RunRecord, config: RunConfig, client: int, alone: bool) -> tuple[Rows, dict[str, Any]]:
+def _taken_home(run: RunRecord, config: RunConfig, client: int, take_home: str | None) -> tuple[Rows, dict[str, Any]]:
     """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
     assert run.result is not None, "checked before"
-    entry = ALONE if alone else run.result["scored"]
-    validated = run.result["best_models"].get(entry)
-    stacks = read_models(run.path / (MODELS if validated is None else BEST))
-    if entry not in stacks:
-        raise UserError(f"{run.path} has no models named {entry!r}; the folder is damaged")
-    kept = validated or run.result["models"][entry]
-    rounds = run.result["models"][entry]["round"]
+    scored = run.result["scored"]
+    rule = take_home or run.result.get("take_home", {}).get("rule", SCORED)
+    checks.one_of("take_home", rule, (SCORED, CHOSEN, ALONE))
+    entry, kept, why = _chosen(run) if rule == CHOSEN else _scored(run.result, ALONE if rule == ALONE else scored)
+    stacks, name = read_models(run.path / (MODELS if why == LAST else BEST)), CHOSEN if rule == CHOSEN else entry
+    if name not in stacks:
+        raise UserError(f"{run.path} has no models named {name!r}; the folder is damaged")
+    rounds = run.result["models"][scored]["round"]
     unfinished = "" if run.finished else f" (interrupted after {rounds} of {config.rounds} rounds)"
     score = {
         "metric": run.result["metric"],
         "test": kept["scores"][client],
         "round": kept["round"],
-        "why_this_round": (LAST if validated is None else VALIDATED) + unfinished,
+        "why_this_round": why + unfinished,
     }
-    return stacks[entry][slice(client, client + 1)], {"entry": entry, "score": score}
+    return stacks[name][slice(client, client + 1)], {"entry": entry, "score": score}
+
+
+def _scored(result: Mapping[str, Any], entry: str) -> tuple[str, Mapping[str, Any], str]:
+    """Return the entry that the method is scored by, what the result says of its models, and why that round."""
+    validated = result["best_models"].get(entry)
+    return entry, validated or result["models"][entry], LAST if validated is None else VALIDATED
+
+
+def _chosen(run: RunRecord) -> tuple[str, Mapping[str, Any], str]:
+    """Return the same of what held-out samples chose."""
+    choice = (run.result or {}).get("take_home")
+    if choice is None:
+        raise UserError(
+            f"{run.path} has no choice of what clients take home: no samples were held out, or an earlier version "
+            "wrote it; run it with --validation, say 0.2, or export with --take-home scored"
+        )
+    return choice["entry"], choice, POOLED
 
 
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:

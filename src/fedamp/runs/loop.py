@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from fedamp.runs.conclusion import conclude, read_again
 from fedamp.runs.journal import Journal, round_line, unplayed_line
 from fedamp.runs.result import Result
 from fedamp.runs.round import Round, play_round
-from fedamp.runs.scoring import scores
+from fedamp.runs.scoring import held_out, scores
 from fedamp.runs.setup import Setup
 from fedamp.runs.simulated_faults import draw_present
 from fedamp.runs.standing import Standing
@@ -47,6 +48,7 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
         at = Standing.first(setup) if saved is None else Standing.saved(saved)
         if saved is None:
             observer(journal.add(unplayed_line(0, scores(setup, at.models(setup), torch.arange(len(setup.clients))))))
+        at = replace(at, held_out=held_out(config, setup, journal.lines))
         try:
             while going_on and at.k < config.rounds:
                 clock, k = time.perf_counter(), at.k + 1
@@ -54,7 +56,7 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                 scored = scores(setup, played.models, played.present.nonzero()[:, 0])
                 events = setup.trainer.take_events()
                 line = journal.add(round_line(k, played, events, scored, time.perf_counter() - clock))
-                at = at.after(played, config, setup)  # an interrupt before this takes the line back
+                at = at.after(played, line, config, setup)  # an interrupt before this takes the line back
                 going_on = observer(line) is not False
                 if journal.due():
                     journal.save(at.checkpoint(setup))

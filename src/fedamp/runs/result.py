@@ -21,10 +21,12 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.summaries import Summary, finite, in_unit, score_table
+from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.rows import Rows
 
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"
 VALIDATED = "the round with the best mean validation score"
+POOLED = "own, received or the midpoint between them, and the round, that do best on all held-out samples together"
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,12 @@ class Kept:
     scores: list[float]  # of each client: accuracy in percent, or root mean squared error
     # The mean validation score by which they were chosen: an accuracy from 0 to 1, or the negative of an error.
     validation: float | None = None
+    pooled: bool = False  # whether that is the score on all clients' held-out samples together
 
     @property
     def why(self) -> str:
         """Why this round was chosen."""
-        return LAST if self.validation is None else VALIDATED
+        return LAST if self.validation is None else POOLED if self.pooled else VALIDATED
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the models, as plain values."""
@@ -73,9 +76,9 @@ class Result:
     schema: Schema | None  # of the user's own silos: columns, labels, scaling
     folder: Path | None
     best_models: Mapping[str, Kept] = field(default_factory=dict)  # the same after the best validated rounds
-    alone: BesideAlone | None = (
-        None  # what clients would have had alone, if models were trained alone beside the method
-    )
+    take_home: TakeHome | None = None  # if there is validation: what held-out samples choose for the clients
+    taken: Rows | None = field(default=None, repr=False)  # and the models that they choose
+    alone: BesideAlone | None = None  # what clients would have had alone, if that was trained beside the method
 
     @property
     def bmta(self) -> float:
@@ -106,8 +109,14 @@ class Result:
     def chosen(self) -> Kept:
         """The models that clients take home: those of the best validated round, or of the last without validation.
 
-        Never by test: the best of many rounds by test would carry a score that it does not reach on new samples.
+        They are at the method's `scored` entry, or at the one that held-out samples choose (`take_home`). Never by
+        test: the best of many rounds by test would carry a score that it does not reach on new samples.
         """
+        home = self.take_home
+        if home is not None and home.rule == CHOSEN and self.taken is not None:
+            pooled = home.held_out[home.entry].score
+            by = pooled / 100 if self.summary.metric == "accuracy" else -pooled
+            return Kept(home.round, self.taken, home.scores, by, pooled=True)
         return self.best_models.get(self.method.scored, self.last_models[self.method.scored])
 
     def client_model(self, client: int) -> nn.Module:
@@ -138,6 +147,7 @@ class Result:
             # For each stack of models that is kept: the round that made it, and its own test scores.
             "models": {entry: kept.to_dict() for entry, kept in self.last_models.items()},
             "best_models": {entry: kept.to_dict() for entry, kept in self.best_models.items()},
+            **({} if self.take_home is None else {"take_home": self.take_home.to_dict()}),
         }
         if self.alone is not None:
             values["alone"] = self.alone.to_dict()

@@ -10,17 +10,35 @@ import torch
 from torch import Tensor
 
 from fedamp.config import RunConfig
+from fedamp.methods import Method
 from fedamp.records.checkpoints import Snapshot
-from fedamp.records.summaries import Summary, counted_clients, in_unit, score_table, spread, summarise
+from fedamp.records.summaries import Line, Summary, counted_clients, in_unit, score_table, spread, summarise
+from fedamp.records.take_home import CHOSEN, HeldOut
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept
 from fedamp.runs.setup import Setup
 from fedamp.training.evaluate import evaluate
 
 
+def with_between(models: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Return the models, and `between` if there are both of which it is the midpoint: (own + received) / 2.
+
+    Buffers are mixed as rows always are: halves of counts are rounded where a state dict is made of them.
+    """
+    if not {"own", "received"} <= models.keys():
+        return dict(models)
+    own, received = models["own"], models["received"]
+    middle = Rows((own.params + received.params) / 2, (own.buffers + received.buffers) / 2)
+    return {**models, "between": middle}
+
+
 def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, Any]:
-    """Return score and loss on what is held out, for each of the models; None for a client that is not in `who`."""
+    """Return score and loss on what is held out, for each of the models; None for a client that is not in `who`.
+
+    With validation samples the midpoint of own and received models is scored too.
+    """
     clients, metric, found = setup.clients, setup.trainer.task.metric, {}
+    models = with_between(models) if clients.validation else models
     here, places = clients.take(who), who.tolist()
     for on in ("test", "validation"):
         if getattr(clients, on):
@@ -58,6 +76,30 @@ def better(
         if made > 0 and math.isfinite(score) and (entry not in found or score > found[entry].score):
             found[entry] = Snapshot(made, score, rows)
     return found
+
+
+def held_out(config: RunConfig, setup: Setup, lines: Sequence[Line]) -> HeldOut | None:
+    """Return what the held-out samples say after these lines; None if no samples are held out."""
+    if not setup.clients.validation:
+        return None
+    counted = counted_clients(len(setup.clients), config.poisoned)
+    sizes = [len(held) if counts else 0 for held, counts in zip(setup.clients.validation, counted, strict=True)]
+    return HeldOut(tuple(sizes), setup.trainer.task.metric, setup.method.scored).over(lines)
+
+
+def with_choice(
+    best: Mapping[str, Snapshot], before: HeldOut, now: HeldOut, models: Mapping[str, Rows]
+) -> dict[str, Snapshot]:
+    """Return the best models with those that clients may take home, if the last line made these the choice."""
+    one = now.choice
+    if one is None or one == before.choice:
+        return dict(best)
+    return {**best, CHOSEN: Snapshot(one.round, one.score, models[one.entry])}
+
+
+def take_home_rule(config: RunConfig, method: Method) -> str:
+    """Return what clients take home, where samples are held out: as asked for, or the method's own way."""
+    return method.takes_home if config.take_home == "auto" else config.take_home
 
 
 def summary(config: RunConfig, setup: Setup, history: Sequence[Mapping[str, Any]]) -> Summary:

@@ -152,6 +152,7 @@ def _facts(
         poisoned=list(config.poisoned),
         sizes=[len(positions) for positions in clients.train],
         test_sizes=[len(positions) for positions in clients.test],
+        validation_sizes=[len(positions) for positions in clients.validation] or None,
         groups=None if clients.groups is None else list(clients.groups),
         input_shape=list(clients.x.shape[1:]),
         num_outputs=material.num_outputs,

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.records.checkpoints import Checkpoint, Snapshot
+from fedamp.records.summaries import Line
+from fedamp.records.take_home import HeldOut
 from fedamp.rows import Rows, State
 from fedamp.runs.round import Round
-from fedamp.runs.scoring import better
+from fedamp.runs.scoring import better, with_between, with_choice
 from fedamp.runs.setup import Setup
 
 
@@ -24,7 +26,8 @@ class Standing:
     server: State
     clients: State
     xi: tuple[Tensor, ...] = ()  # of rounds 1 to k, for methods that have it
-    best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry
+    best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry, and the choice
+    held_out: HeldOut | None = None  # what validation samples have said so far; the lines tell it again after a stop
 
     @classmethod
     def first(cls, setup: Setup) -> Standing:
@@ -51,13 +54,14 @@ class Standing:
         _, message = setup.method.server_send(self.server, self.k + 1)
         return setup.method.client_models(self.clients, message)
 
-    def after(self, played: Round, config: RunConfig, setup: Setup) -> Standing:
-        """Return where the run stands after one more round."""
-        k, best = self.k + 1, self.best
-        if setup.clients.validation:
+    def after(self, played: Round, line: Line, config: RunConfig, setup: Setup) -> Standing:
+        """Return where the run stands after one more round, of which this line was written."""
+        k, best, said = self.k + 1, self.best, self.held_out
+        if said is not None:
             # All clients' models as this round scores them, the absent ones' too.
             _, message = setup.method.server_send(self.server, k)
-            models = setup.method.client_models(played.clients, message)
-            best = better(config, setup, best, models, k)
+            models = with_between(setup.method.client_models(played.clients, message))
+            now = said.after(line)
+            best, said = with_choice(better(config, setup, best, models, k), said, now, models), now
         xi = (*self.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else self.xi
-        return Standing(k, played.server, played.clients, xi, best)
+        return Standing(k, played.server, played.clients, xi, best, said)

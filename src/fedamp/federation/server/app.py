@@ -46,6 +46,7 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     strategy = RowStrategy(state, attendance, outbox, record, metric_names(record.facts.metric), rounds)
     while not record.finished():  # a round that did not count is played again
         strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - state.k), timeout=federation.rules.reply_timeout)
+    strategy.say_farewell(grid)
     return record
 
 

@@ -38,6 +38,21 @@ class Outbox:
         """Return the message of the first contact: the server's side of the agreement."""
         return self._message(RecordDict({"config": ConfigRecord({"agreement": self.agreement})}), node, "query")
 
+    def farewell(self, node: int) -> Message:
+        """Return the last message: which models all silos take home."""
+        config: dict[str, Any] = {"agreement": self.agreement, **self._choice()}
+        return self._message(RecordDict({"config": ConfigRecord(config)}), node, "query")
+
+    def _choice(self) -> dict[str, str]:
+        """Return what held-out samples have chosen so far, as JSON; nothing if they have not.
+
+        With the federation's own number: a silo may still have what an earlier federation chose.
+        """
+        one = self.state.choice
+        if one is None:
+            return {}
+        return {"take-home": json.dumps({"entry": one.entry, "round": one.round, "life": self.life.name})}
+
     def rows(self, rows: Rows, who: str, node: int, kind: str) -> Message:
         """Return a silo's own rows as a message to train on or to evaluate."""
         self.serial += 1
@@ -47,6 +62,7 @@ class Outbox:
             "serial": self.serial,
             "accepted": self.state.standing(who).accepted,
             "agreement": self.agreement,
+            **self._choice(),
         }
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)
 

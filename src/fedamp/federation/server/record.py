@@ -21,14 +21,24 @@ from fedamp.federation.server import resume
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.operator_files import STATUS, OperatorFiles
 from fedamp.federation.server.outbox import Life
-from fedamp.federation.server.round_lines import first_scores, grown, placed, received_scores, round_line, scores
+from fedamp.federation.server.round_lines import (
+    first_scores,
+    grown,
+    held_out_sizes,
+    placed,
+    received_scores,
+    round_line,
+    scores,
+)
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.files import read_json
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, RESULT
-from fedamp.records.summaries import Summary, score_table, summarise
+from fedamp.records.summaries import Summary, in_unit, score_table, summarise
+from fedamp.records.take_home import HeldOut, TakeHome
 from fedamp.rows import Rows
+from fedamp.runs.scoring import take_home_rule
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Record:
             self.say(f"continuing after round {self.state.k}")
         before = read_json(self.folder / STATUS) or {"silos": []}
         resume.restore_strikes(self.state, before["silos"], self.federation.members)
+        self.state.choice = self._held_out(run.lines()).choice
         life = resume.next_life(self.folder)
         self.status("waiting")
         return life
@@ -118,6 +129,7 @@ class Record:
             self.xis.append(placed(played.diagnostics["xi"], places, len(self.keys)))
         line = round_line(played, self.federation.members, metric)
         run.add(line, sync=True)
+        self.state.choice = self._held_out(run.lines()).choice
         run.save(self.state.checkpoint(self._xi(), {"seconds": self.seconds, "members": self.keys}))
         if len(self.state.order) == 2 and not self.warned:
             self.warned = True
@@ -135,6 +147,7 @@ class Record:
         lines = run.lines()
         summary = self._summary(lines)
         result = self._result(summary, lines, received)
+        self.state.choice = self._held_out(lines).choice
         run.finish(result, self._next_models(), self._xi(), forget=False)
         best = f"{summary.best:.2f} %" if metric == "accuracy" else f"{summary.best:.4g}"
         self.say(f"finished: best mean {metric} {best} in round {summary.best_round}")
@@ -153,6 +166,20 @@ class Record:
         scored = [bool((~np.isnan(column)).any()) for column in table.T]
         return summarise(table, self.facts.metric, scored)
 
+    def _held_out(self, lines: list[dict[str, Any]]) -> HeldOut:
+        """Return what the silos' held-out samples say; a silo that never told how many it has does not count."""
+        sizes = tuple(size or 0 for size in held_out_sizes(lines, len(self.keys)))
+        return HeldOut(sizes, self.facts.metric, self.state.method.scored).over(lines if any(sizes) else [])
+
+    def _take_home(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return what held-out samples choose, decided as in a simulation; nothing if none are held out."""
+        said = self._held_out(lines)
+        if (one := said.choice) is None:
+            return {}
+        test = score_table(lines, one.entry, self.facts.metric)[one.round - 1]
+        rule = take_home_rule(self.federation.plan.config, self.state.method)
+        return {"take_home": TakeHome.of_choice(rule, said, in_unit(test, self.facts.metric).tolist()).to_dict()}
+
     def _next_models(self) -> dict[str, Rows]:
         """Return what the server would send next, a row for each silo that has joined."""
         state, method = self.state, self.state.method
@@ -170,14 +197,15 @@ class Record:
             "rounds": self.state.k,
             "seconds": self.seconds,
             "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
-            "facts": self._facts().to_dict(),
+            "facts": self._facts(lines).to_dict(),
             # Each silo has its own models at home, with their scores; the server has what it would send next.
             "models": {"received": {"round": self.state.k, "scores": received_scores(received, self.facts.metric)}},
+            **self._take_home(lines),
         }
 
-    def _facts(self) -> Facts:
+    def _facts(self, lines: list[dict[str, Any]]) -> Facts:
         """Return what a result says about its run; what only a simulation knows is left out."""
-        standings = self.state.standings
+        standings, held_out = self.state.standings, held_out_sizes(lines, len(self.keys))
         return Facts(
             names=[member.name for member in self.federation.members],
             task=self.facts.task,
@@ -187,5 +215,6 @@ class Record:
             parameters=self.facts.parameters,
             engine="federation",
             sizes=[standings[who].samples if who in standings else None for who in self.keys],
+            validation_sizes=held_out if any(held_out) else None,
             rows=[self.keys.index(who) for who in self.state.order],
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
+from fedamp.federation.server.state import Reply
 from fedamp.methods.base import SPECTRUM
 from fedamp.records.summaries import finite, spread
+from fedamp.records.take_home import ENTRIES
 
 Metrics = Mapping[str, Mapping[str, float]]
 """What each silo reported, by identity."""
@@ -35,10 +38,25 @@ def round_line(played: PlayedRound, members: Sequence[Member], metric: str) -> d
         "events": list(played.diagnostics["events"]),
         "absent": {member.name: played.absent[member.key] for member in _in_order(played.absent, members)},
         "train_seconds": listed("train-seconds"),
+        **({"validation_samples": listed("num-validation")} if _held_out(replies.values()) else {}),
         "server_seconds": played.server_seconds,
         "seconds": played.seconds,
         **scores({who: reply.metrics for who, reply in replies.items()}, keys, metric),
     }
+
+
+def _held_out(replies: Iterable[Reply]) -> bool:
+    """Whether silos hold out samples for validation."""
+    return any("num-validation" in reply.metrics for reply in replies)
+
+
+def held_out_sizes(lines: Iterable[Mapping[str, Any]], m: int) -> list[int | None]:
+    """Return the samples that each silo holds out for validation, as it said last; None if it never did."""
+    sizes: list[int | None] = [None] * m
+    for line in lines:
+        said = line.get("validation_samples", [])
+        sizes = [before if now is None else int(now) for now, before in zip_longest(said, sizes)]
+    return sizes
 
 
 def _in_order(identities: Mapping[str, str], members: Sequence[Member]) -> list[Member]:
@@ -62,7 +80,7 @@ def scores(metrics: Metrics, keys: Sequence[str], metric: str) -> dict[str, Any]
     m, found = len(keys), {}
     for on in ("test", "validation"):
         entries = {}
-        for entry in ("own", "received"):
+        for entry in ENTRIES:
             key = f"{on}.{entry}.{metric}"
             here = [place for place, who in enumerate(keys) if key in metrics.get(who, {})]
             if not here:
@@ -103,7 +121,7 @@ def grown(xi: Tensor, m: int) -> Tensor:
 
 def padded(line: dict[str, Any], m: int) -> dict[str, Any]:
     """Return a round's line with None for silos that joined the federation after it was written."""
-    lists = {"present", "train_seconds", "self_weight", "effective_clients"}
+    lists = {"present", "train_seconds", "validation_samples", "self_weight", "effective_clients"}
     longer = dict(line)
     for name, value in line.items():
         if isinstance(value, list) and (name in lists or name.startswith("train_loss")):

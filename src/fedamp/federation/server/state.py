@@ -17,6 +17,7 @@ from fedamp.config.reply_limits import Rules
 from fedamp.federation.wire import reply_form
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
+from fedamp.records.take_home import Candidate
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks as reply_limits
 
@@ -58,6 +59,7 @@ class ServerState:
     standings: dict[str, Standing] = field(default_factory=dict)
     sent: State | None = None  # the state as it was when the present round was sent
     message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
+    choice: Candidate | None = None  # what held-out samples have chosen for all silos so far: they are told
 
     def __post_init__(self) -> None:
         _, self.reply_like = reply_form.templates(self.method, self.first)

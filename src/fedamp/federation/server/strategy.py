@@ -177,3 +177,9 @@ class RowStrategy(Strategy):
                 self.observer.say(f"no last score from {self.names[who]}: {error}")
         self.observer.last_scores(scored)
         return MetricRecord({"silos": len(scored)})
+
+    def say_farewell(self, grid: Grid) -> None:
+        """Tell the silos that have scored the last models which ones all of them take home; nobody waits for long."""
+        if self.state.choice is not None:
+            nodes = [message.metadata.dst_node_id for message in self.sent.values()]
+            grid.send_and_receive([self.outbox.farewell(node) for node in nodes], timeout=LAST_PATIENCE)

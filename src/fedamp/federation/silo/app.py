@@ -1,6 +1,7 @@
 """The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `Silo` gives it.
 
-Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one. A silo
+Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one; with
+validation samples a last `query` says which models all silos take home. A silo
 that can't take part replies with one of a few fixed phrases; the details stay in its log. An error is never passed on
 as it is: its text might hold what must not leave the silo.
 """
@@ -108,7 +109,18 @@ def _refusal(public: str, house: House | None, private: str) -> RecordDict:
     return RecordDict({"refusal": ConfigRecord({"reason": public})})
 
 
+def _take(silo: Silo, house: House, message: Message) -> None:
+    """Keep what all silos are to take home, if the server names it; it may not yet, or nothing is held out."""
+    told = message.content.config_records["config"].get("take-home")
+    if told is not None:
+        silo.take(json.loads(str(told)))
+
+
 def _query(silo: Silo, house: House, message: Message) -> RecordDict:
+    if "take-home" in message.content.config_records["config"]:  # after the last scores: a farewell
+        _take(silo, house, message)
+        house.log(f"what the silos' held-out samples chose for all is {silo.models / 'chosen.safetensors'}")
+        return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
     house.log(f"first contact with the federation {silo.config.plan.name!r}: {silo.samples} training samples")
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
@@ -117,6 +129,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
+    _take(silo, house, message)
     received = decode(arrays, silo.templates()[0])
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
@@ -128,6 +141,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
+    _take(silo, house, message)
     accepted, received = int(config["accepted"]), decode(arrays, silo.templates()[0])  # type: ignore[arg-type]
     metrics = silo.look(accepted, received)
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")

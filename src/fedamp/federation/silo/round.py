@@ -19,10 +19,13 @@ from fedamp.federation.silo import alone
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import metric_names
+from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
+from fedamp.records.take_home import CHOSEN, ENTRIES
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
 from fedamp.runs.material import outputs_of, silo_material
+from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import Setup, assemble
 from fedamp.training.evaluate import evaluate
 from fedamp.training.torch_switches import use_threads
@@ -66,16 +69,16 @@ class Silo:
         state = self.state(accepted)
         message = self.here(message)
         with use_threads(self.setup.choice.threads):
-            scores = self._scores("first.", method.client_models(state, message)) if accepted == 0 else {}
+            scores = self._scores("first.", self._models(state, message)) if accepted == 0 else {}
             clock = time.perf_counter()
             local = trainer.local(clients, k)
             state, reply = method.client_update(state, message, local)
             seconds = time.perf_counter() - clock
-            models = method.client_models(state, message)
+            models = self._models(state, message)
             scores |= self._scores("", models)
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
-        self._keep(models, scores, k)
+        self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
         return reply, self._leaving({**self._counts(), "train-seconds": seconds, **losses, **scores})
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
@@ -83,7 +86,7 @@ class Silo:
         models = self.setup.method.client_models(self.state(accepted), self.here(message))
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
-        self._keep(models, scores, accepted + 1)
+        self._keep(models, scores, dict.fromkeys(models, accepted))
         return self._leaving({**self._counts(), **scores})
 
     def _leaving(self, metrics: dict[str, float]) -> dict[str, float]:
@@ -91,8 +94,32 @@ class Silo:
         allowed = metric_names(self.setup.trainer.task.metric)
         return {name: value for name, value in metrics.items() if name in allowed}
 
+    def take(self, choice: Mapping[str, Any]) -> None:
+        """Keep the models that held-out samples have chosen for all silos so far: an `entry` of a `round`.
+
+        The server tells it after the round in which it became the choice, when this silo still has these models; one
+        that missed that round takes its last ones, by which it was counted. If newer ones have taken their place (the
+        federation has ended, and goes on now), what was kept before stays.
+        """
+        if choice.get("entry") not in ENTRIES or not isinstance(choice.get("round"), int):  # it becomes a file's name
+            raise UnwillingError("it can't use the server's message", f"the server chose {choice!r}: no such models")
+        source, target = self.models / choice["entry"], self.models / CHOSEN
+        details = read_json(source.with_suffix(".json"))
+        kept = (read_json(target.with_suffix(".json")) or {}).get(CHOSEN)
+        if details is None or kept == choice or details["score"]["round"] > choice["round"]:
+            return
+        write_whole(target.with_suffix(".safetensors"), source.with_suffix(".safetensors").read_bytes())
+        write_json(target.with_suffix(".json"), {**details, CHOSEN: choice})
+
+    def _models(self, state: State, message: Message) -> dict[str, Rows]:
+        """Return what is scored and kept after a round; with validation samples, the midpoint too."""
+        models = self.setup.method.client_models(state, message)
+        return with_between(models) if self.setup.clients.validation else models
+
     def _counts(self) -> dict[str, float]:
-        return {"num-examples": self.samples, "num-test": len(self.setup.clients.test[0])}
+        clients = self.setup.clients
+        held_out = {"num-validation": len(clients.validation[0])} if clients.validation else {}
+        return {"num-examples": self.samples, "num-test": len(clients.test[0]), **held_out}
 
     def state(self, accepted: int) -> State:
         """Return the state after the round that the server accepted last, 0 for none."""
@@ -126,11 +153,11 @@ class Silo:
                 scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
         return scores
 
-    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], k: int) -> None:
+    def _keep(self, models: Mapping[str, Rows], scores: Mapping[str, float], made: Mapping[str, int]) -> None:
         """Put the models where the silo can use them.
 
-        That is: state dicts that torch loads, how to build and feed them, and their scores. What was received in round
-        k was made by the round before.
+        That is: state dicts that torch loads, how to build and feed them, their scores, and the round that made them:
+        what was received in a round was made by the round before.
         """
         self.models.mkdir(parents=True, exist_ok=True)
         flat, plan = self.setup.trainer.model, self.config.plan
@@ -141,8 +168,10 @@ class Silo:
             score = {
                 "metric": metric,
                 "test": finite(scores.get(f"test.{entry}.{metric}")),
-                "round": k - 1 if entry == "received" else k,
+                "round": made[entry],
             }
+            if f"validation.{entry}.{metric}" in scores:
+                score["validation"] = finite(scores[f"validation.{entry}.{metric}"])
             details = {
                 **how,
                 **export.how_to_encode(plan.schema),

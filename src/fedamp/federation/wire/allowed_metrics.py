@@ -1,5 +1,7 @@
 """Which numbers a silo may send with its reply: nothing else is accepted, and nothing else leaves the silo."""
 
+from fedamp.records.take_home import ENTRIES
+
 LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
 
 
@@ -9,7 +11,7 @@ def metric_names(metric: str) -> list[str]:
         f"{first}{on}.{entry}.{what}"
         for first in ("", "first.")
         for on in ("test", "validation")
-        for entry in ("own", "received")
+        for entry in ENTRIES
         for what in (metric, "loss")
     ]
-    return ["num-examples", "num-test", "train-seconds", *LOSSES, *scores]
+    return ["num-examples", "num-test", "num-validation", "train-seconds", *LOSSES, *scores]
