@@ -178,7 +178,7 @@ def test_an_export_is_the_model_that_it_says(rule, tmp_path):
     with torch.no_grad():
         right = 100 * float((module.eval()(x).argmax(1) == y).double().mean())
     assert right == pytest.approx(spec["score"]["test"])
-    with pytest.raises(UserError, match="unknown take_home 'best'; choose from chosen, scored"):
+    with pytest.raises(UserError, match="unknown take_home 'best'; choose from alone, chosen, scored"):
         export_client(tmp_path / "run", 2, take_home="best")
 
 

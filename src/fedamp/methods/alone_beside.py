@@ -17,7 +17,7 @@ from fedamp.rows import Message, Rows, State
 ALONE = "alone"
 """The entry of `client_models`, of the client's state and of the training losses: none of them is the method's."""
 
-THE_METHODS_OWN = ("scored", "optimizer", "lr", "plain_sgd_only", "answers", "changes")
+THE_METHODS_OWN = ("scored", "takes_home", "optimizer", "lr", "plain_sgd_only", "answers", "changes")
 
 
 def descent_alone(rows: Mapping[str, Tensor], grad: Grad) -> Mapping[str, Tensor]:
