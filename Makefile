@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: setup  ## all nine methods on handwritten digits: who gains by collaborating
+demo: setup  ## all methods on handwritten digits: who gains by collaborating
 	$(BIN)/fedamp compare --seeds 3 --out runs/demo
 	@printf 'open this page in a browser: '
 	@$(BIN)/fedamp report runs/demo

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedamp.report.stats import short_p, wilcoxon_p
 from paper import results
-from paper.experiments import GRIDS, SEEDS, TRAINED, label_of, tuned
+from paper.experiments import GRIDS, SEEDS, SETTING, TRAINED, label_of, tuned
 
 Scores = Mapping[int, Mapping[str, Any]]
 """The scores of one model of a run, by seed; under "run" the whole result."""
@@ -43,8 +43,10 @@ ROWS = (
     Row("HeurFedAMP, u", "heurfedamp", "received", 8),
     Row("FedAMP local, w", "fedamp-local", "own", None),
     Row("FedAMP local, u", "fedamp-local", "received", None),
+    Row("AutoAMP, w", "autoamp", "own", None),
+    Row("AutoAMP, u", "autoamp", "received", None),
 )
-OURS = ROWS[-6:]
+OURS = ROWS[-8:]
 ROBUST = [row for row in ROWS if row.run in TRAINED]
 
 
@@ -79,6 +81,8 @@ PAPER = {
 def scores_of(table: str, row: Row) -> dict[int, dict[str, Any]]:
     """Return the scores of a row of a table, by seed."""
     kind, _, data = table.partition("-")
+    if row.run == "autoamp":
+        return scores_of_label(f"auto-{data}", SETTING[kind], row.entry)
     label = row.run
     if row.run in GRIDS and data != "cifar100":
         value = tuned(data, row.run, row.entry, kind)

@@ -121,12 +121,15 @@ MISTAKES = {
     "negative seed": (["run", "--seed", "-1"], ["seed is -1"]),
     "absent over 1": (["run", "--absent", "2"], ["absent is 2"]),
     "epochs and steps": (["run", "--epochs", "1", "--steps", "2"], ["exactly one"]),
-    "no such hyperparameter": (["run", "--set", "method.sgima=2"], ["did you mean 'sigma'?"]),
+    "no such hyperparameter": (["run", "--method", "fedamp", "--set", "method.sgima=2"], ["did you mean 'sigma'?"]),
     "no such table": (["run", "--set", "methd.sigma=2"], ["setting, model, method"]),
     "no value": (["run", "--set", "method.sigma"], ["TABLE.NAME=VALUE"]),
     "no such setting parameter": (["run", "--set", "setting.shares=2"], ["share"]),
-    "bad hyperparameter": (["run", "--set", "method.sigma=-2"], ["sigma is -2"]),
-    "oracle without groups": (["run", "--setting", "iid", "--set", "method.self_weight=oracle"], ["has none"]),
+    "bad hyperparameter": (["run", "--method", "fedamp", "--set", "method.sigma=-2"], ["sigma is -2"]),
+    "oracle without groups": (
+        ["run", "--method", "fedamp", "--setting", "iid", "--set", "method.self_weight=oracle"],
+        ["has none"],
+    ),
     "too many clients": (["run", "--clients", "5000"], ["use fewer clients"]),
     "no such config": (["run", "--config", "gone.toml"], ["gone.toml"]),
     "unknown init": (["run", "--init", "random"], ["common, own"]),
@@ -210,7 +213,7 @@ def test_absent_validation_and_own_init(fedamp_command):
 
 
 def test_a_warning_is_shown_with_its_cure(fedamp_command):
-    code, _, err = fedamp_command("run", *QUICK, "--set", "method.self_weight=1.0")
+    code, _, err = fedamp_command("run", *QUICK, "--method", "fedamp", "--set", "method.self_weight=1.0")
     assert code == 0
     assert "warning:" in err
     assert "Separate under another name" in err

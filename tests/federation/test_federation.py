@@ -140,6 +140,8 @@ def assert_equal(cast: Cast) -> list:
     for name, rows in expected.shared.items():
         if rows.params.shape[1] > 1:
             torch.testing.assert_close(saved.server.shared[name].params, rows.params)
+    for name, pairs in expected.pairs.items():
+        torch.testing.assert_close(saved.server.pairs[name][order][:, order], pairs)
     return lines
 
 
@@ -159,7 +161,7 @@ def test_fedamp_over_real_processes_is_the_engines_fedamp(tmp_path, stack):
     assert "finished: round 2 of 2" in said.stdout
 
 
-def test_silos_take_home_what_the_server_chose(tmp_path, stack):
+def test_autoamp_is_the_engines_and_silos_take_home_what_the_server_chose(tmp_path, stack):
     """The choice of the last round too, of which only a last message tells."""
     cast = Cast(tmp_path, stack, Rules(min_silos=3), method="autoamp", rounds=3, validation=0.2)
     cast.server_up()
@@ -168,6 +170,7 @@ def test_silos_take_home_what_the_server_chose(tmp_path, stack):
     server = cast.running["server"]
     cast.wait(lambda: server.poll() is not None, 250, "the end of three rounds")
     assert server.returncode == 0, (cast.folder / "up.log").read_text()
+    assert_equal(cast)
     home = json.loads((cast.folder / "record" / "result.json").read_text())["take_home"]
     for i, name in enumerate(NAMES):
         spec = json.loads((cast.folder / "bundles" / name / "run" / "models" / "chosen.json").read_text())

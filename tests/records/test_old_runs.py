@@ -20,8 +20,8 @@ OLD = Path(__file__).parent / "old_runs"
 RUNS = ("finished", "interrupted", "of_silos")
 DIGITS = ["--clients", "5", "--epochs", "1", "--model", "logistic", "--device", "cpu"]
 FLAGS = {
-    "finished": [*DIGITS, "--rounds", "2", "--validation", "0.2"],
-    "interrupted": [*DIGITS, "--rounds", "4"],
+    "finished": [*DIGITS, "--method", "fedamp", "--rounds", "2", "--validation", "0.2"],
+    "interrupted": [*DIGITS, "--method", "fedamp", "--rounds", "4"],
     "of_silos": ["--data", "silos/", "--label", "ill", "--method", "fedavg", "--rounds", "2", *DIGITS[2:]],
 }
 

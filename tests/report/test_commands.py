@@ -14,7 +14,7 @@ from run_folders import write_run
 
 def test_a_command_leaves_out_what_is_at_its_default():
     assert run_command(RunConfig().to_dict()) == (
-        "fedamp run --data digits --setting practical --clients 20 --model mlp --method fedamp --rounds 30 --epochs 5 "
+        "fedamp run --data digits --setting practical --clients 20 --model mlp --method autoamp --rounds 30 --epochs 5 "
         "--batch-size 10 --seed 0"
     )
 

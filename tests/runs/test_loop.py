@@ -63,7 +63,7 @@ def test_own_clients_and_own_module():
     result = fedamp.run(clients=clients, model=module, rounds=3)
     assert torch.equal(module.weight, before), "a module that is given is not changed"
     mine = result.client_model(1)
-    assert torch.equal(mine.weight.flatten(), result.models["own"].params[1][:10])
+    assert torch.equal(mine.weight.flatten(), result.models["received"].params[1][:10])
     assert not mine.training
     assert result.facts.sizes == [24] * 3
     assert result.facts.test_sizes == [6] * 3

@@ -149,7 +149,7 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 
 @federation_app.command("try")
 def federation_try(
-    method: Annotated[str, Flag(help="One of the nine methods (`fedamp list methods`).")] = "fedamp",
+    method: Annotated[str, Flag(help="One of the methods that `fedamp list methods` shows.")] = "autoamp",
     rounds: Annotated[int, Flag(help="Communication rounds.")] = 3,
     dir: Annotated[Path | None, Flag(help="New folder to work in; it is kept.")] = None,
     keep: Annotated[bool, Flag("--keep", help="Keep the folder even without --dir.")] = False,

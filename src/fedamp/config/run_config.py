@@ -70,7 +70,7 @@ class RunConfig:
     )
     clients: int = about(20, "Number of clients.", range="1 or more", group=WHAT)
     model: Named = about(Named("mlp"), "Model (`fedamp list models`), or your own as module:function.", group=WHAT)
-    method: Named = about(Named("fedamp"), "Method (`fedamp list methods`).", group=WHAT)
+    method: Named = about(Named("autoamp"), "Method (`fedamp list methods`).", group=WHAT)
     rounds: int = about(30, "Communication rounds.", range="1 or more", group=WHAT)
     epochs: int | None = about(
         None, "Passes over a client's data in each round; 5 unless --steps is given.", range="1 or more", group=TRAINING

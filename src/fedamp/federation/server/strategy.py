@@ -1,4 +1,4 @@
-"""One Flower strategy for all nine methods: it carries messages between the server's state and the silos' apps."""
+"""One Flower strategy for all methods: it carries messages between the server's state and the silos' apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The silo's Flower app: a ClientApp that serves all nine methods. What it replies is what `Silo` gives it.
+"""The silo's Flower app: a ClientApp that serves all methods. What it replies is what `Silo` gives it.
 
 Three kinds of messages come: `query` at the first contact, `train` each round, `evaluate` after the last one; with
 validation samples a last `query` says which models all silos take home. A silo
