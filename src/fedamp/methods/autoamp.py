@@ -44,9 +44,9 @@ class AutoAMP(Method):
         "Pull to the cloud model while a client trains, divided by the client's number of samples: who has few "
         "samples stays nearer.",
         range="0 or more",
-        source="ours: 1 is a Gaussian prior of unit variance about u for each parameter; on validation samples of seven "
-        "of the paper's settings (seed 41) it was near the better of 0 and 0.01 for everyone, neither of which was good "
-        "in all",
+        source="ours: 1 is a Gaussian prior of unit variance about u for each parameter. On validation samples (seed "
+        "41) 0.01 for everyone was 0.6 points better on EMNIST practical, and 0 was 0.2 better on FMNIST IID and 1.1 on "
+        "MNIST practical (there at bias_weight 1): no constant was best everywhere",
     )
     bias_weight: float = about(
         0.3,
