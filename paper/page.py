@@ -30,9 +30,9 @@ def page() -> str:
 FOUND = """\
 When alpha falls every $falls rounds instead of every 30, and the groups are not known, FedAMP's cloud models reach
 **$emnist_no_oracle_received** on EMNIST in $tuning_rounds rounds: more than all of the above but AutoAMP, which had 40
-rounds everywhere and nothing tuned. When 5 of 50 clients on FMNIST send flipped models ten times as large, and replies are not checked (`--replies any`),
-FedAvg ends at $poisoned_fedavg_received_last, and FedAMP's cloud models at **$poisoned_fedamp_received_last**: a model
-that lies far from all others gets no weight."""
+rounds everywhere and nothing tuned. When 5 of 50 clients on FMNIST send flipped models ten times as large, and replies
+are not checked (`--replies any`), FedAvg ends at $poisoned_fedavg_received_last, and FedAMP's cloud models at
+**$poisoned_fedamp_received_last**: a model that lies far from all others gets no weight."""
 BEGIN, END = "<!-- written by python -m paper.page -->\n", "<!-- end -->"
 
 

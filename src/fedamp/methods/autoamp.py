@@ -45,8 +45,8 @@ class AutoAMP(Method):
         "samples stays nearer.",
         range="0 or more",
         source="ours: 1 is a Gaussian prior of unit variance about u for each parameter. On validation samples (seed "
-        "41) 0.01 for everyone was 0.6 points better on EMNIST practical, and 0 was 0.2 better on FMNIST IID and 1.1 on "
-        "MNIST practical (there at bias_weight 1): no constant was best everywhere",
+        "41) 0.01 for everyone was 0.6 points better on EMNIST practical, and 0 was 0.2 better on FMNIST IID and 1.1 "
+        "on MNIST practical (there at bias_weight 1): no constant was best everywhere",
     )
     bias_weight: float = about(
         0.3,
