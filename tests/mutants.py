@@ -285,6 +285,55 @@ MUTANTS = (
         "if False:",
         "tests/runs/test_with_alone.py -k comparison",
     ),
+    # AutoAMP
+    Mutant(
+        "methods/attention/bias_variance.py",
+        "heard = ~opposed(a, b, start)",
+        "heard = torch.ones_like(signal, dtype=torch.bool)",
+        "tests/methods/test_autoamp.py -k opposed",
+    ),
+    Mutant(
+        "methods/attention/bias_variance.py",
+        "near = (far <= FAR).nonzero()[:, 0]",
+        "near = (far > -1).nonzero()[:, 0]",
+        "tests/methods/test_autoamp.py -k poisoned",
+    ),
+    Mutant(
+        "methods/attention/bias_variance.py",
+        "level = torch.where(level > 0, level, 1.0)",
+        "level = level",
+        "tests/methods/attention/test_bias_variance.py -k equal_models",
+    ),
+    Mutant(
+        "methods/autoamp.py",
+        "if len(two) or stuck.any() else state",
+        "if len(two) else state",
+        "tests/methods/test_autoamp.py -k rules_differ",
+    ),
+    Mutant(
+        "methods/autoamp.py",
+        'w = rows["w"].put(where, reply["w"]).put(two, whole)',
+        'w = rows["w"].put(where, reply["w"])',
+        "tests/methods/test_autoamp.py -k probe_from_one",
+    ),
+    Mutant(
+        "methods/attention/misfit.py",
+        "(loss > LEFT * losses[:, :1])",
+        "(loss > 0)",
+        "tests/methods/attention/test_misfit.py",
+    ),
+    Mutant(
+        "training/local.py",
+        "part.losses = self.losses  # one record of the round",
+        "pass",
+        "tests/training/test_local_parts.py -k all_at_once",
+    ),
+    Mutant(
+        "training/local.py",
+        'self.config.seed, "halves", self.clients.numbers[i])',
+        'self.config.seed, "halves", self.clients.numbers[i], self.k)',
+        "tests/training/test_local_parts.py -k same_in_all_rounds",
+    ),
     # statistics
     Mutant(
         "report/stats.py",
