@@ -6,6 +6,7 @@ import torch
 
 import fedamp
 from fedamp.methods import make_method
+from fedamp.methods.attention.bias_variance import collaboration
 from helpers import Federation, assert_states_equal, data, mlp
 
 SIZES = (12, 20, 16, 30, 24)
@@ -44,7 +45,7 @@ def test_the_first_two_rounds_are_a_probe_from_one_model():
     torch.testing.assert_close(message["u"].params, a.server.pairs["xi"] @ mean)
 
 
-def test_a_late_client_gets_the_weights_that_it_would_have_had():
+def test_a_late_client_probes_from_the_same_start_and_gets_the_weights_of_its_halves():
     """It probes from the same start as everyone did: only then are half models comparable."""
     early = Federation.of("autoamp", clients=data(SIZES), module=mlp()).play(2)
     late = Federation.of("autoamp", clients=data(SIZES), module=mlp())
@@ -57,9 +58,12 @@ def test_a_late_client_gets_the_weights_that_it_would_have_had():
     assert torch.equal(first, early.server.rows["first"].params[:4])
     assert torch.equal(second, early.server.rows["second"].params[:4])
     late.play(2)
-    assert late.server.rows["played"].params[:, 0].tolist() == [5, 5, 5, 5, 2]
-    assert (late.server.pairs["xi"][4, :4] > 0).any() or (late.server.pairs["xi"][4, 4] == 1)
-    assert late.server.pairs["xi"].sum(1).tolist() == pytest.approx([1] * 5)
+    rows = late.server.rows
+    assert rows["played"].params[:, 0].tolist() == [5, 5, 5, 5, 2]
+    halves = (rows[name].params for name in ("first", "second"))
+    start, samples = late.server.shared["start"].params, torch.tensor(SIZES, dtype=torch.float64)
+    expected = collaboration(*halves, start, samples, torch.full((5,), 0.3, dtype=torch.float64))
+    torch.testing.assert_close(late.server.pairs["xi"], expected.xi)
 
 
 def test_an_absent_client_keeps_its_row_and_is_still_heard():
@@ -104,7 +108,7 @@ def test_a_poisoned_client_is_not_heard():
     others = [0, 1, 3, 4, 5]
     assert xi[others, 2].max() == 0
     np.testing.assert_allclose(xi[np.ix_(others, others)], 0.2, atol=1e-6)
-    assert any("client 2 went" in event for line in result.history for event in line["events"])
+    assert any("client 2: its probe went" in event for line in result.history for event in line["events"])
 
 
 def test_one_client_and_one_sample_are_defined():
@@ -133,3 +137,30 @@ def test_its_two_numbers_are_checked():
         with pytest.raises(ValueError, match=next(iter(wrong))):
             make_method("autoamp", **wrong)
     assert_states_equal(*(Federation.of("autoamp").play().server for _ in range(2)))
+
+
+def test_tiny_clients_under_batchnorm_are_trained():
+    """A half of one sample could not be."""
+    x, y, *test = silos([rule(1)])[0]
+    module = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.BatchNorm1d(6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    clients = [(x[:size], y[:size], *test) for size in (2, 3, 4, 40)]
+    result = fedamp.run(clients=clients, model=module, method="autoamp", rounds=3)
+    assert np.isfinite(np.asarray(result.xi[-1])).all()
+
+
+def test_until_its_probe_ends_a_client_takes_home_its_own_model():
+    a = Federation.of("autoamp", clients=data(SIZES), module=mlp())
+    a.play()
+    assert torch.equal(a.models("received"), a.models("own"))
+    a.play(2)
+    assert not torch.equal(a.models("received"), a.models("own"))
+
+
+def test_halves_that_nearly_agree_have_weights():
+    g = torch.Generator().manual_seed(0)
+    theta = torch.randn(3, 50, generator=g)[torch.arange(9) % 3]
+    a, b = (theta + 1e-8 * torch.randn(9, 50, generator=g) for _ in range(2))
+    found = collaboration(a, b, torch.zeros(1, 50), torch.full((9,), 10.0), torch.full((9,), 30.0))
+    assert found.xi.sum(1).tolist() == pytest.approx([1] * 9)
+    same = torch.arange(9)[:, None] % 3 == torch.arange(9) % 3
+    assert found.xi[~same].max() < 1e-6

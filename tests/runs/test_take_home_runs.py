@@ -24,6 +24,7 @@ from fedamp.runs.material import load_material
 from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import assemble
 from fedamp.runs.standing import Standing
+from fedamp.training.evaluate import evaluate
 from helpers import ALL
 
 QUICK = {"data": "digits", "clients": 6, "rounds": 7, "epochs": 1, "validation": 0.25, "lr": 0.05}
@@ -238,3 +239,16 @@ def test_at_the_terminal(fedamp_command):
     assert "chosen\N{NO-BREAK SPACE}%" in Path("both/report.html").read_text()
     code, out, err = fedamp_command("run", "--take-home", "chosen")
     assert (code, "give --validation" in err) == (2, True)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedamp", "autoamp"])
+def test_with_absent_clients_the_score_is_that_of_the_models_that_are_kept(method):
+    """An absent client has what it received last, and not what the server would have sent it."""
+    for seed in range(4):
+        result = fedamp.run(method=method, absent=0.4, take_home="chosen", **{**QUICK, "seed": seed})
+        material = load_material(result.config)
+        setup = assemble(result.config, material)
+        scored = evaluate(setup.trainer, setup.clients, result.taken, "validation").metric.numpy()
+        sizes = [len(held) for held in setup.clients.validation]
+        found = 100 * float(np.average(scored, weights=sizes))
+        assert found == pytest.approx(result.take_home.held_out[result.take_home.entry].score)

@@ -49,18 +49,19 @@ def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]
     return events
 
 
-def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[str]:
-    """Return a warning for each client whose probe went too far, `(m,)`, or whose cloud model stopped fitting it."""
+def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[tuple[int, str]]:
+    """Return a warning about each client whose probe went too far, `(m,)`, or whose cloud model stopped fitting it."""
     events = [
-        f"client {i} went {far[i]:.0f} times as far in its probe as is usual here (more than {limit:g}), so nobody "
-        "listens to it. Look at its samples, its labels and what it sends"
+        (
+            i,
+            f"its probe went {far[i]:.0f} times as far as is usual here (more than {limit:g}), so nobody listens to "
+            "it. Look at its samples, its labels and what it sends",
+        )
         for i in (far > limit).nonzero()[:, 0].tolist()
     ]
-    stuck = (sharper > 0).nonzero()[:, 0].tolist()
-    if stuck:
-        events.append(
-            f"the cloud models of client {', '.join(map(str, stuck))} stopped fitting their samples, so that they now "
-            "listen only to clients that are measurably the same. Their labels may follow another rule: compare how "
-            "they were made"
-        )
-    return events
+    stuck = (
+        "its cloud model stopped fitting its samples, so from now on squared bias counts more for it, and it listens "
+        "only to clients that are measurably the same. Its labels may follow another rule, or be wrong: compare how "
+        "they were made"
+    )
+    return [*events, *((i, stuck) for i in (sharper > 0).nonzero()[:, 0].tolist())]

@@ -22,10 +22,11 @@ from fedamp.methods.advice import probe_advice
 from fedamp.methods.attention import effective_clients
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import asked, noted, stalled
-from fedamp.methods.base import SPECTRUM, Local, Method, proximal
+from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal
 from fedamp.rows import Message, Rows, State
 
 HALVES = 2
+FACTS = ("noise", "noise_share", "rank")
 SHARPER = 100.0
 """Times that squared bias counts more for a client whose cloud model stops fitting it: it then listens to none but
 those who are measurably the same."""
@@ -66,8 +67,7 @@ class AutoAMP(Method):
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
         rows = {"w": w, "first": w, "second": w, "losses": Rows.of(zero.repeat(1, 2))}
         rows |= dict.fromkeys(("played", "samples", "sharper", "gain", "far", "opposed"), Rows.of(zero))
-        shared = {"start": w.mean(), SPECTRUM: Rows.of(zero.T)}
-        shared |= dict.fromkeys(("noise", "noise_share", "rank"), Rows.of(zero[:1]))
+        shared = {"start": w.mean(), **dict.fromkeys((*FACTS, SPECTRUM), Rows.of(zero[:1]))}
         return State(len(w), rows, {"xi": torch.eye(len(w)).to(zero)}, shared)
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
@@ -88,17 +88,16 @@ class AutoAMP(Method):
         first = rows["first"].put(one, reply["w"][played[:, 0] == 0])
         second = rows["second"].put(two, reply["w"][played[:, 0] == 1])
         whole = Rows((first[two].params + second[two].params) / 2, (first[two].buffers + second[two].buffers) / 2)
-        loss = reply["loss"].params
-        stuck = stalled(loss, losses, played)
+        stuck = stalled(reply["loss"].params, losses, played)
         new = {
             "samples": reply["samples"].params,
-            "losses": noted(loss, losses, played),
+            "losses": noted(reply["loss"].params, losses, played),
             "sharper": rows["sharper"].params[where] + stuck,
             "played": played + 1,
         }
         w = rows["w"].put(where, reply["w"]).put(two, whole)
-        state = state.replace(rows={"w": w, "first": first, "second": second})
-        state = state.replace(rows={name: rows[name].put(where, Rows.of(value)) for name, value in new.items()})
+        kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
+        state = state.replace({"w": w, "first": first, "second": second, **kept})
         return self.who_listens_to_whom(state) if len(two) or stuck.any() else state
 
     def who_listens_to_whom(self, state: State) -> State:
@@ -109,12 +108,11 @@ class AutoAMP(Method):
         rows, xi = state.rows, torch.eye(state.num_clients).to(state.pairs["xi"])
         done = (rows["played"].params[:, 0] >= HALVES).nonzero()[:, 0]
         a, b, samples = (rows[name].params[done] for name in ("first", "second", "samples"))
-        bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0]
+        bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0].clamp(max=1)
         found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight)
         xi[done[:, None], done] = found.xi
-        found_of = {"gain": found.gain, "far": found.far, "opposed": found.opposed}
-        by_client = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found_of.items()}
-        return state.replace(by_client, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
+        kept = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found.by_client.items()}
+        return state.replace(kept, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model: it is scored, and never trained from."""
@@ -126,12 +124,13 @@ class AutoAMP(Method):
         strength = torch.where(half > 0, 0.0, self.pull / local.sizes).to(u.params)
         w = local.part(half).run(u, proximal, anchor=u.params, strength=strength)
         wanted = message["asked"].params > 0
-        loss = torch.where(wanted, local.loss(u) if wanted.any() else 0.0, 0.0).double()
+        loss = local.loss(u).where(wanted, 0).double() if wanted.any() else torch.zeros_like(half)
         return state.replace(rows={"w": w}), {"w": w, "loss": Rows.of(loss), "samples": Rows.of(local.sizes.double())}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
-        """Score the client's model and its cloud model."""
-        return {"own": state.rows["w"], "received": message["u"]}
+        """Score the client's model and its cloud model; who still probes has none yet, and keeps to its own."""
+        w, u, probing = state.rows["w"], message["u"], message["half"].params[:, 0] > 0
+        return {"own": w, "received": u.put(probing, w[probing]) if probing.any() else u}
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return xi and what it came from: the spectrum of M, its rank, the noise, and each client's expected gain."""
@@ -143,6 +142,7 @@ class AutoAMP(Method):
             "expected_gain": state.rows["gain"].params[:, 0],
             "opposed": state.rows["opposed"].params[:, 0],
             SPECTRUM: state.shared[SPECTRUM].params[0].tolist(),
-            **{name: float(state.shared[name].params) for name in ("noise", "noise_share", "rank")},
-            "events": probe_advice(state.rows["far"].params[:, 0], FAR, state.rows["sharper"].params[:, 0]),
+            **{name: float(state.shared[name].params) for name in FACTS},
+            ABOUT: probe_advice(state.rows["far"].params[:, 0], FAR, state.rows["sharper"].params[:, 0]),
+            "events": [],
         }

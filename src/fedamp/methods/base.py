@@ -14,6 +14,9 @@ from torch import Tensor
 
 from fedamp.rows import Message, Rows, State
 
+ABOUT = "about_clients"
+"""The entry of `diagnostics` with warnings about single clients: a list of positions and texts. Whoever writes them
+down puts the client's name or number before the text."""
 SPECTRUM = "spectrum"
 """The one entry of `diagnostics` that is a list of numbers and not one number for each client."""
 

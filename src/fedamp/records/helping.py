@@ -37,7 +37,6 @@ def helping(lines: Sequence[Mapping[str, Any]]) -> Helping | None:
         return None
     line = known[-1]
     return Helping(
-        # A federation writes one entry a silo, with gaps and in the silos' order.
         spectrum=sorted((float(value) for value in line["spectrum"] if value is not None), reverse=True),
         rank=int(line["rank"]),
         noise_share=float(line["noise_share"]),

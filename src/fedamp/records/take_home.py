@@ -8,7 +8,7 @@ choice is a function of the rounds' lines alone, so that a run and a federation'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -73,7 +73,7 @@ class HeldOut:
             found = line.get("validation", {}).get(entry)
             if found is None or not any(self.sizes):
                 continue
-            last[entry] = now = _known(found, self.metric, last.get(entry))
+            last[entry] = now = _known(found, self.metric, last.get(entry), line.get("refused", ()))
             made = line["round"] - (1 if entry == "received" else 0)
             one = Candidate(entry, made, *pooled(now[0], now[1], self.sizes, self.metric))
             if made >= 1 and math.isfinite(one.score):
@@ -99,15 +99,17 @@ class HeldOut:
         return sign * score, -loss, one.entry == self.scored, -one.round
 
 
-def _known(found: Mapping[str, Any], metric: str, last: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return scores and losses `(2, m)`; an absent client's are its last ones, or nan.
+def _known(
+    found: Mapping[str, Any], metric: str, last: NDArray[np.float64] | None, refused: Collection[str]
+) -> NDArray[np.float64]:
+    """Return scores and losses `(2, m)`; those of a client that is absent, or was refused, are its last ones, or nan.
 
     A loss that is not finite is written as None, like that of an absent client, who has no score either.
     """
     scores = np.array([np.nan if value is None else float(value) for value in found[metric]])
     losses = np.array([np.inf if value is None else float(value) for value in found["loss"]])
     now = np.stack([scores, losses])
-    absent = np.isnan(scores)
+    absent = np.isnan(scores) | np.array([str(i) in refused for i in range(len(scores))])
     now[:, absent] = np.nan if last is None else last[:, absent]
     return now
 

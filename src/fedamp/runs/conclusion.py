@@ -17,7 +17,7 @@ from fedamp.records.reading import BEST, MODELS
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
 from fedamp.runs.result import Kept, Result
-from fedamp.runs.scoring import better, kept, scores, summary, take_home_rule, with_choice
+from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
 from fedamp.runs.with_alone import with_alone
@@ -35,7 +35,7 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         if at.held_out is not None:
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
-    best, take_home = dict(at.best), None
+    best, take_home = {name: each for name, each in at.best.items() if name != AT_HOME}, None
     if (taken := best.pop(CHOSEN, None)) is not None and at.held_out is not None:
         scored = kept(setup, taken.round, taken.models).scores
         take_home = TakeHome.of_choice(take_home_rule(config, setup.method), at.held_out, scored)
@@ -58,7 +58,7 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
     )
     result = with_alone(result, setup)
     if journal.folder is not None:
-        stacks = {entry: each.models for entry, each in at.best.items()}
+        stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
         journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, stacks)
     return result
 

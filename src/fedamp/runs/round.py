@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedamp.config.reply_limits import ReplyLimits
 from fedamp.methods import Local, Method
+from fedamp.methods.base import ABOUT
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks
 from fedamp.runs.simulated_faults import Tamper
@@ -21,6 +22,7 @@ class Round:
     server: State
     clients: State
     present: Tensor  # (m,) bool
+    heard: Tensor  # (m,) bool: whose reply was received
     models: dict[str, Rows]  # of the present clients: "own", "received"
     losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
     refused: dict[int, str]  # whose reply was refused, by position, and why
@@ -66,7 +68,8 @@ def play_round(
         finite, refused = _looked_at(method, reply, received, message, present, local)
     else:
         finite, refused = _finite(reply, len(who)), {}
-    events = [*diagnostics["events"], *_events(who, losses, finite, refused, checked, poisoned)]
+    single = [f"client {i}: {text}" for i, text in diagnostics.get(ABOUT, [])]
+    events = [*diagnostics["events"], *single, *_events(who, losses, finite, refused, checked, poisoned)]
     sound = finite & torch.tensor([i not in refused for i in who.tolist()])
     heard, ended = present.clone(), part
     if not sound.all():  # for the server and the states, whoever is not heard was absent
@@ -77,6 +80,7 @@ def play_round(
         server=method.server_receive(server, reply, heard) if heard.any() else server,
         clients=ended if heard.all() else clients.put(heard.nonzero()[:, 0], ended),
         present=present,
+        heard=heard,
         models=method.client_models(part, received),
         losses=losses,
         refused={i: why.text for i, why in refused.items()},

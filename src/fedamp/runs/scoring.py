@@ -87,6 +87,18 @@ def held_out(config: RunConfig, setup: Setup, lines: Sequence[Line]) -> HeldOut 
     return HeldOut(tuple(sizes), setup.trainer.task.metric, setup.method.scored).over(lines)
 
 
+AT_HOME = "at home"
+"""What each client received last, among the models that a checkpoint keeps."""
+
+
+def at_home(models: Mapping[str, Rows], before: Snapshot | None, heard: Tensor) -> dict[str, Rows]:
+    """Return the models that clients have: who was not heard in this round has what it received before."""
+    if "received" not in models or before is None:
+        return dict(models)
+    here = heard.nonzero()[:, 0].to(models["received"].params.device)
+    return {**models, "received": before.models.put(here, models["received"][here])}
+
+
 def with_choice(
     best: Mapping[str, Snapshot], before: HeldOut, now: HeldOut, models: Mapping[str, Rows]
 ) -> dict[str, Snapshot]:

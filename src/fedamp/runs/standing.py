@@ -14,7 +14,7 @@ from fedamp.records.summaries import Line
 from fedamp.records.take_home import HeldOut
 from fedamp.rows import Rows, State
 from fedamp.runs.round import Round
-from fedamp.runs.scoring import better, with_between, with_choice
+from fedamp.runs.scoring import AT_HOME, at_home, better, with_between, with_choice
 from fedamp.runs.setup import Setup
 
 
@@ -60,8 +60,12 @@ class Standing:
         if said is not None:
             # All clients' models as this round scores them, the absent ones' too.
             _, message = setup.method.server_send(self.server, k)
-            models = with_between(setup.method.client_models(played.clients, message))
+            models = setup.method.client_models(played.clients, message)
+            best = better(config, setup, best, with_between(models), k)
+            have = at_home(models, best.get(AT_HOME), played.heard)
+            if "received" in have:
+                best[AT_HOME] = Snapshot(k, 0.0, have["received"])
             now = said.after(line)
-            best, said = with_choice(better(config, setup, best, models, k), said, now, models), now
+            best, said = with_choice(best, said, now, with_between(have)), now
         xi = (*self.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else self.xi
         return Standing(k, played.server, played.clients, xi, best, said)

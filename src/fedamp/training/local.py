@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
 
 
+SPLIT = 4
+"""Samples that a client needs to have two halves; with fewer each half is all of them. A half of one sample could not
+train a BatchNorm, and says next to nothing."""
+
+
 class LocalTraining(ABC):
     """The local training of n clients in round k; what a method sees of it is `methods.base.Local`."""
 
@@ -68,7 +73,7 @@ class LocalTraining(ABC):
 
     def _half(self, i: int, which: int) -> Tensor:
         mine = self.clients.train[i]
-        if which == 0 or len(mine) < 2:
+        if which == 0 or len(mine) < SPLIT:
             return mine
         order = seeds.generator(self.config.seed, "halves", self.clients.numbers[i]).permutation(len(mine))
         middle = len(mine) // 2

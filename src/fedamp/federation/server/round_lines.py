@@ -12,7 +12,7 @@ from torch import Tensor
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import Reply
-from fedamp.methods.base import SPECTRUM
+from fedamp.methods.base import ABOUT, SPECTRUM
 from fedamp.records.summaries import finite, spread
 from fedamp.records.take_home import ENTRIES
 
@@ -35,7 +35,7 @@ def round_line(played: PlayedRound, members: Sequence[Member], metric: str) -> d
     return {
         **line,
         **_diagnostics(played, keys),
-        "events": list(played.diagnostics["events"]),
+        "events": [*played.diagnostics["events"], *_about(played, members)],
         "absent": {member.name: played.absent[member.key] for member in _in_order(played.absent, members)},
         "train_seconds": listed("train-seconds"),
         **({"validation_samples": listed("num-validation")} if _held_out(replies.values()) else {}),
@@ -62,6 +62,12 @@ def held_out_sizes(lines: Iterable[Mapping[str, Any]], m: int) -> list[int | Non
 def _in_order(identities: Mapping[str, str], members: Sequence[Member]) -> list[Member]:
     by_key = {member.key: member for member in members}
     return [by_key[who] for who in identities]
+
+
+def _about(played: PlayedRound, members: Sequence[Member]) -> list[str]:
+    """Return the method's warnings about single silos, by their names: its rows are in the order of arrival."""
+    names = {member.key: member.name for member in members}
+    return [f"{names[played.order[row]]}: {text}" for row, text in played.diagnostics.get(ABOUT, [])]
 
 
 def _diagnostics(played: PlayedRound, keys: Sequence[str]) -> dict[str, Any]:
@@ -121,7 +127,15 @@ def grown(xi: Tensor, m: int) -> Tensor:
 
 def padded(line: dict[str, Any], m: int) -> dict[str, Any]:
     """Return a round's line with None for silos that joined the federation after it was written."""
-    lists = {"present", "train_seconds", "validation_samples", "self_weight", "effective_clients"}
+    lists = {
+        "present",
+        "train_seconds",
+        "validation_samples",
+        "self_weight",
+        "effective_clients",
+        "expected_gain",
+        "opposed",
+    }
     longer = dict(line)
     for name, value in line.items():
         if isinstance(value, list) and (name in lists or name.startswith("train_loss")):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from fedamp.methods.alone_beside import ALONE, AloneBeside
 from fedamp.records.beside_alone import BesideAlone, score_text
 from fedamp.rows import Message, State
@@ -36,6 +38,8 @@ def against_alone(silo: Silo, k: int, message: Message) -> str:
     if not isinstance(setup.method, AloneBeside):
         return ""
     models = setup.method.client_models(silo.state(k), silo.here(message))
+    if torch.equal(models[setup.method.scored].params, setup.w.params):  # sent before anyone had trained
+        return ""
     home, alone = (kept(setup, k, models[entry]) for entry in (setup.method.scored, ALONE))
     return in_words(compared(setup, home, alone, [True]))
 

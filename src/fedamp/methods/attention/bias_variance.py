@@ -35,9 +35,9 @@ class Collaboration:
     """Who should listen to whom, and what that was read from."""
 
     xi: Tensor  # (m, m)
-    gain: Tensor  # (m,) share of its expected error that a client loses by listening
-    far: Tensor  # (m,) length of its probe, in usual lengths
-    opposed: Tensor  # (m,) how many clients learned the opposite
+    by_client: dict[str, Tensor]
+    """`(m,)` each: `gain`, the share of its expected error that a client loses by listening; `far`, the length of its
+    probe, in usual lengths; `opposed`, how many clients learned the opposite."""
     facts: dict[str, Tensor]  # (1, .) each, for a report
 
 
@@ -56,8 +56,8 @@ def collaboration(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_wei
     xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
     xi[near[:, None], near] = least_error_weights(signal, noise, bias_weight[near], heard)
     none, against = torch.zeros_like(far), (~heard).sum(1).to(far)
-    by_client = none.index_put((near,), gain), far, none.index_put((near,), against)
-    return Collaboration(xi, *by_client, _facts(signal, noise, spectrum))
+    by_client = {"gain": none.index_put((near,), gain), "far": far, "opposed": none.index_put((near,), against)}
+    return Collaboration(xi, by_client, _facts(signal, noise, spectrum))
 
 
 def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]:
@@ -80,13 +80,13 @@ def opposed(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     The cosine is free of noise, as M is: <a_i - start, b_j - start> over the lengths that half models agree on.
     Clients that differ and still can share, such as those with other classes, have cosines near 0 or above; those of
     contradicting rules were at -0.3 and below, whatever M says. How far <a_i, b_j> and <b_i, a_j> disagree is the
-    noise, which it has to exceed twice.
+    noise, which it has to exceed: to lose a partner by mistake costs less than to listen to an opponent.
     """
     products, _ = _cross(a, b, start=start)
     agreed, noise = (products + products.T) / 2, (products - products.T) / 2
     lengths = agreed.diagonal().clamp(min=0).sqrt()
     typical = noise.square().sum().div(max(1, len(a) * (len(a) - 1))).sqrt()
-    return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -2 * typical)).fill_diagonal_(False)
+    return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -typical)).fill_diagonal_(False)
 
 
 def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
@@ -123,9 +123,11 @@ def signal_and_noise(a: Tensor, b: Tensor, samples: Tensor) -> tuple[Tensor, Ten
     products, spread = _cross(a, b, shares)
     values, vectors = torch.linalg.eigh((products + products.T) / 2 * root[:, None] * root)
     kept = values.where(values > _floor(values), 0)
-    level = (spread / 4 * samples).quantile(0.5)
+    signal = (vectors * kept) @ vectors.T / root[:, None] / root
+    least = 1e-9 * (signal.diagonal() * samples).max()  # with less noise the program has no solution in floating point
+    level = (spread / 4 * samples).quantile(0.5).maximum(least)
     level = torch.where(level > 0, level, 1.0)
-    return (vectors * kept) @ vectors.T / root[:, None] / root, level / samples, values.flip(0) * samples.sum() / level
+    return signal, level / samples, values.flip(0) * samples.sum() / level
 
 
 def _floor(values: Tensor) -> Tensor:
@@ -174,11 +176,13 @@ def _descend(signal: Tensor, noise: Tensor, weight: Tensor, heard: Tensor) -> Te
     """Return the weights to within a small error, by accelerated projected gradient steps for all rows at once."""
     length = 1 / (weight * torch.linalg.eigvalsh(signal)[-1] + noise.max())
     x = y = heard / heard.sum(1, keepdim=True, dtype=signal.dtype)
-    momentum = 1.0
+    momentum = torch.ones_like(length)
     for _ in range(STEPS):
         slope = weight * (y @ signal - signal) + y * noise
         after = _on_simplex((y - length * slope).where(heard, -torch.inf))
-        following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
+        # Momentum that leads uphill is given up, row by row.
+        momentum = torch.where(((y - after) * (after - x)).sum(1, keepdim=True) > 0, 1.0, momentum)
+        following = (1 + (1 + 4 * momentum**2).sqrt()) / 2
         y = after + (momentum - 1) / following * (after - x)
         done = (after - x).abs().max() < 1e-12
         x, momentum = after, following
