@@ -7,7 +7,8 @@ Digits: 20 clients, 30 rounds, best mean test accuracy over the rounds (in perce
 HeurFedAMP's sigma, and for each method which of its models counts (w, u), were chosen on a fifth of the training
 samples of a run with another seed; the runs themselves train on all. FedAvg and FedProx are listed with both models.
 Silos: 100 rows, 8 normal features, y = [x.a > 0]; "opposite": flipped in every second silo; "different": a rule of its
-own for each silo; "related": a + 0.5 times a rule of its own; all methods with their defaults; MLP, 30 rounds, batch 20, mean of ten seeds.
+own for each silo; "related": a + 0.5 times a rule of its own; MLP, 30 rounds, batch 20, mean of ten seeds, all methods
+with their defaults.
 """
 
 import argparse

@@ -4,7 +4,7 @@ Two models answer the same held-out samples of a client. Where they do equally w
 equally good, each would be the better one on half of the others: the exact sign test (McNemar's, for right and wrong
 answers), one-sided, which holds for a handful of samples too. Over the clients, p is adjusted (Benjamini and Hochberg
 1995): of the clients named, a share of at most LEVEL is expected to be named by chance; where nobody is worse off,
-anybody is named with at most that probability.
+anybody is named with about that probability: the two models were chosen on the same samples, which helps both.
 """
 
 from __future__ import annotations
@@ -69,9 +69,12 @@ class BesideAlone:
         lower, higher = sum(gain < 0 for gain in gains), sum(gain > 0 for gain in gains)
         needed = enough(len(self.samples))
         few = "" if min(self.samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
+        home, alone = (_mean_text(models.validation or [], self.metric) for models in (self.home, self.alone))
+        least, most = min(self.samples), max(self.samples)
+        on = f"{least}" if least == most else f"{least} to {most}"
         return (
-            f"no client is worse off by more than chance ({higher} do better and {lower} worse, on "
-            f"{min(self.samples)} to {max(self.samples)} held-out samples each{few})"
+            f"{home} on average, alone {alone}; no single client can be shown to be worse off (better: {higher}, worse: "
+            f"{lower}, on {on} held-out samples each{few})"
         )
 
     def warnings(self, method: str, reasons: Sequence[str], names: Sequence[str] | None = None) -> list[str]:
@@ -100,6 +103,12 @@ def beside_alone(
     gains = _gains(home.validation or [], alone.validation or [], metric)
     worse = tuple(i for i, each in enumerate(p) if each <= LEVEL and gains[i] < 0)
     return BesideAlone(metric, home, alone, [len(each) for each in errors[0]], p, worse)
+
+
+def _mean_text(scores: Sequence[float | None], metric: str) -> str:
+    """Return the mean over the clients in words."""
+    known = [score for score in scores if score is not None]
+    return score_text(sum(known) / len(known) if known else None, metric)
 
 
 def _wins(home: NDArray[np.float64], alone: NDArray[np.float64]) -> tuple[int, int]:

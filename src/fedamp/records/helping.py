@@ -53,8 +53,9 @@ def in_a_sentence(found: Helping, names: Sequence[str] | None = None) -> str:
     if len(here) < 2:
         return "There is nobody to listen to: one client has come so far."
     if not found.rank:
-        first = "Nobody differs measurably: everyone gets the average"
-        return f"{first}." if min(here) > ALONE else f"{first}, {_alone(here)}."
+        if min(here) > ALONE:
+            return "Nobody differs measurably: everyone gets the average."
+        return f"Nobody differs measurably: those who have probed and are heard get their average; {_alone(here)}."
     first = f"Clients differ in {_count(found.rank, 'direction')}"
     listening = [value - 1 for value in here if value > ALONE]
     if not listening:
