@@ -52,7 +52,11 @@ def test_a_federation_writes_gaps_and_its_own_order():
          " listens to 2.0 others on average, 2 keep to themselves."),
         ([1.0, 1.0], {}, "Clients differ in 2 directions, and too much to help each other: everyone keeps to itself."),
         ([3.0, 3.0, 3.0], {"rank": 0.0}, "Nobody differs measurably: everyone gets the average."),
-        ([2.0, 2.0, 1.0], {"rank": 0.0}, "Nobody differs measurably: those who have probed and are heard get their average; 1 keeps to itself."),
+        (
+            [2.0, 2.0, 1.0],
+            {"rank": 0.0},
+            "Nobody differs measurably: those who have probed and are heard get their average; 1 keeps to itself.",
+        ),
         ([1.0], {"rank": 0.0}, "There is nobody to listen to: one client has come so far."),
     ],
 )  # fmt: skip

@@ -73,8 +73,8 @@ class BesideAlone:
         least, most = min(self.samples), max(self.samples)
         on = f"{least}" if least == most else f"{least} to {most}"
         return (
-            f"{home} on average, alone {alone}; no single client can be shown to be worse off (better: {higher}, worse: "
-            f"{lower}, on {on} held-out samples each{few})"
+            f"{home} on average, alone {alone}; no single client can be shown to be worse off "
+            f"(better: {higher}, worse: {lower}, on {on} held-out samples each{few})"
         )
 
     def warnings(self, method: str, reasons: Sequence[str], names: Sequence[str] | None = None) -> list[str]:
