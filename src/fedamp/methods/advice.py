@@ -60,8 +60,8 @@ def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[tuple[int, 
         for i in (far > limit).nonzero()[:, 0].tolist()
     ]
     stuck = (
-        "its cloud model stopped fitting its samples, so from now on squared bias counts more for it, and it listens "
-        "only to clients that are measurably the same. Its labels may follow another rule, or be wrong: compare how "
-        "they were made"
+        "its cloud model fits its samples no better than many rounds ago, so from now on it listens only to clients "
+        "that are measurably the same. It may just be hard to fit; or its labels follow another rule than the others', "
+        "or are wrong: compare how they were made"
     )
     return [*events, *((i, stuck) for i in (sharper > 0).nonzero()[:, 0].tolist())]

@@ -97,7 +97,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         runs = "1 run that repeats" if repeated == 1 else f"{repeated} runs that repeat"
         notes.append(f"Left out: {runs} a method and seed.")
     if not any(row.method.split(" ")[0] == ALONE for row in rows):
-        notes.append("Separate was not run, so it is not known who would be better off alone.")
+        notes.append("Separate was not run beside it; a run with --alone has a section on who is worse off than alone.")
     if len({row.block for row in rows}) > 1:
         notes.append("These runs differ in more than method and seed: compare methods only within a setting.")
     if any(OTHER_DATA in row.block for row in rows):
