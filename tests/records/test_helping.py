@@ -57,7 +57,7 @@ def test_a_federation_writes_gaps_and_its_own_order():
             {"rank": 0.0},
             "Nobody differs measurably: those who have probed and are heard get their average; 1 keeps to itself.",
         ),
-        ([1.0], {"rank": 0.0}, "There is nobody to listen to: one client has come so far."),
+        ([1.0], {"rank": 0.0}, "There is nobody to listen to: only one client has finished its probe."),
     ],
 )  # fmt: skip
 def test_the_sentence(effective, more, expected):

@@ -214,7 +214,9 @@ def test_at_the_terminal(fedamp_command):
     code, out, err = fedamp_command("run", *quick, "--method", "fedavg", "--out", "one")
     assert code == 0, err
     told = json.loads(Path("one/result.json").read_text())["take_home"]
-    assert f"{told['mean']:.2f} % (round {told['round']}; not taken: see --take-home)" in " ".join(out.split())
+    held_out = told["held_out"][told["entry"]]["score"]
+    expected = f"{told['mean']:.2f} % (round {told['round']}; held out {held_out:.2f} %; not taken: see --take-home)"
+    assert expected in " ".join(out.split())
     code, out, err = fedamp_command("export", "one", "--client", 1, "--take-home", "chosen")
     assert code == 0, err
     assert json.loads(Path("one/client-1.json").read_text())["score"]["test"] == told["scores"][1]

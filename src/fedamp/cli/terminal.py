@@ -115,11 +115,14 @@ def in_words(score: float | None, metric: str) -> str:
 
 
 def take_home_in_words(home: Mapping[str, Any], metric: str) -> str:
-    """Return what held-out samples chose for the clients, with its test score; and whether they do take it home."""
+    """Return what held-out samples chose for the clients, with both scores; and whether they do take it home."""
     from fedamp.records.take_home import CHOSEN, WORDS
 
     taken = "" if home["rule"] == CHOSEN else "; not taken: see --take-home"
-    return f"{WORDS[home['entry']]}, {in_words(home['mean'], metric)} (round {home['round']}{taken})"
+    held_out = in_words(home["held_out"][home["entry"]]["score"], metric)
+    return (
+        f"{WORDS[home['entry']]}, {in_words(home['mean'], metric)} (round {home['round']}; held out {held_out}{taken})"
+    )
 
 
 def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:

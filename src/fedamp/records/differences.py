@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+UNSET = "not set"
+
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return in words what differs between two configurations, as `RunConfig.to_dict` gives them.
@@ -13,7 +15,10 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     ["method.name is 'fedamp' there and 'apfl' here"]
     """
     tables = flat(there), flat(here)
-    return [f"{key} is {tables[0].get(key)!r} there and {tables[1].get(key)!r} here" for key in differing_keys(tables)]
+    said = [{key: repr(value) for key, value in table.items()} for table in tables]
+    return [
+        f"{key} is {said[0].get(key, UNSET)} there and {said[1].get(key, UNSET)} here" for key in differing_keys(tables)
+    ]
 
 
 def differing_keys(tables: Sequence[Mapping[str, Any]]) -> list[str]:

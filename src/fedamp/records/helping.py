@@ -51,7 +51,7 @@ def in_a_sentence(found: Helping, names: Sequence[str] | None = None) -> str:
     """Return what was found in a sentence or two, for people."""
     here = [value for value in found.effective if value is not None]
     if len(here) < 2:
-        return "There is nobody to listen to: one client has come so far."
+        return "There is nobody to listen to: only one client has finished its probe."
     if not found.rank:
         if min(here) > ALONE:
             return "Nobody differs measurably: everyone gets the average."
