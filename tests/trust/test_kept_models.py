@@ -196,7 +196,8 @@ def test_a_silos_models_at_home_have_their_own_scores(tmp_path):
 
     rows = [f"{i % 7},{i % 5},{'ab'[(i % 7) > 3]}" for i in range(60)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
-    config = RunConfig(data="x", setting=Named("natural"), clients=1, label="label", lr=0.05)
+    settings = {"setting": Named("natural"), "method": Named("fedamp"), "label": "label"}
+    config = RunConfig(data="x", clients=1, lr=0.05, **settings)
     plan = Plan("test", config, make_schema([read_silo(tmp_path / "mine.csv", "label")]))
     silo = open_silo(SiloConfig(plan, "mine", 0, "nowhere:1"), tmp_path / "mine.csv", tmp_path)
     method, server = silo.setup.method, silo.setup.method.server_init(silo.setup.w)
