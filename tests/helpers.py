@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,10 @@ from fedamp.training.optimizers import Optimizer
 from fedamp.training.trainer import Trainer
 
 ALL = sorted(METHODS)
+SOME_AT_ONCE = [
+    name if name in ("autoamp", "fedavg", "scaffold") else pytest.param(name, marks=pytest.mark.slow) for name in ALL
+]
+"""All methods, three of them among the fast tests: for what does not depend on the method."""
 
 
 def mlp(norm: bool = False, dropout: float = 0.0) -> nn.Module:

@@ -14,6 +14,7 @@ from fedamp.records.take_home import ENTRIES
 from fedamp.runs.loop import play
 from fedamp.runs.setup import assemble
 from federation.inprocess import Local, plan_of, write_silos
+from helpers import SOME_AT_ONCE
 
 
 def write_alike(folder):
@@ -54,7 +55,7 @@ def assert_at_home(local, result):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", SOME_AT_ONCE)
 def test_the_decision_and_the_models_are_the_engines(tmp_path, method, case):
     write, lr = CASES[case]
     data = write(tmp_path / "data")
