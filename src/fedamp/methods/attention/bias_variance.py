@@ -24,10 +24,10 @@ from fedamp.rows import column_blocks
 
 STEPS = 5000
 """Gradient steps that find out who gets a weight, at most; the weights themselves are then computed exactly."""
-
-
 FAR = 10.0
 """Times the usual length of a probe from which on nobody listens to a client: it sends something wrong, or poison."""
+OPPOSED = -0.25
+"""Cosine below which two clients learned opposite things."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,6 @@ def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]
         "rank": (spectrum > _floor(spectrum)).sum().double(),
     }
     return {"spectrum": spectrum[None], **{name: value.reshape(1, 1) for name, value in one.items()}}
-
-
-OPPOSED = -0.25
-"""Cosine below which two clients learned opposite things."""
 
 
 def opposed(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
