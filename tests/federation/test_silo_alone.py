@@ -85,6 +85,15 @@ def test_its_log_says_how_it_would_do_alone(data, tmp_path):
     assert "alone" not in log(made, 1)
 
 
+def test_it_is_not_compared_with_a_model_that_nobody_has_trained(data, tmp_path):
+    """FedAvg is scored by what it received, which in the first round is the first model."""
+    made = local(tmp_path, plan_of(data, "fedavg", validation=0.3), data, (0,))
+    made.serve()
+    lines = [line for line in log(made, 0).splitlines() if "than alone" in line]
+    assert len(lines) == 3  # two of three rounds, and the end
+    assert not any("round 1:" in line for line in lines)
+
+
 def test_without_validation_its_log_says_what_is_missing(data, tmp_path):
     made = local(tmp_path, plan_of(data, rounds=1), data, (0,))
     made.serve()
