@@ -98,7 +98,9 @@ def federation_up(
     folder: Folder,
     host: Annotated[
         str | None,
-        Flag(help="Address to listen on; by default all, or 127.0.0.1 if made for one machine. 127.0.0.1: behind nginx."),
+        Flag(
+            help="Address to listen on; by default all, or 127.0.0.1 if made for one machine. 127.0.0.1: behind nginx."
+        ),
     ] = None,
     port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` was given.")] = None,
 ) -> None:

@@ -55,7 +55,10 @@ def _run(place: Place, say: Say) -> None:
                 link.register(member.name, key.read_bytes())
             else:
                 say(f"{member.name} is left out: server/keys/{key.name} does not exist")
-        with _passing_on(place.record / "log.txt", say), listening(link, place.host, place.port, place.server, place.log):
+        with (
+            _passing_on(place.record / "log.txt", say),
+            listening(link, place.host, place.port, place.server, place.log),
+        ):
             say(f"the server is listening on {place.host}:{place.port}; waiting for silos")
             play(LinkGrid(link, Lateness(federation.rules)), record)
     finally:

@@ -127,6 +127,8 @@ class RowStrategy(Strategy):
         return decoded, absent
 
     def _decode(self, reply: Message) -> Reply:
+        if reply.has_error():
+            raise RefusedError(one_line(reply.error.reason))
         content = reply.content
         names = sorted(content.keys())
         if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
