@@ -119,7 +119,7 @@ class Local:
     folder: Path
     plan: Plan
     data: Path
-    rules: Rules = field(default_factory=lambda: Rules(min_silos=1))
+    rules: Rules = field(default_factory=lambda: Rules(min_silos=1, late_after=0.01))
     tamper: Tamper = lambda number, reply: reply
     online: Callable[[], Iterable[int]] | None = None
     houses: dict[int, House] = field(default_factory=dict)
