@@ -21,6 +21,9 @@ from fedamp.rows import Rows
 
 POLL = 0.25
 """Seconds between two looks at who is online."""
+RETURNING = 60.0
+"""Seconds that a server that was started again waits for all silos of its last round to find it: rounds are quick, and
+would else go on without them."""
 ASK_AGAIN = 60.0
 """Seconds until a silo that was not let in is asked again, and seconds it then has to answer; both double each time."""
 
@@ -52,8 +55,7 @@ class Attendance:
         self.outbox, self.observer = outbox, observer
         self.willing: set[str] = set()  # who has been asked and may have a row
         self.not_let_in: dict[str, NotLetIn] = {}
-        # Silos of a server that was stopped need a moment to find the new one; without them rounds would go on.
-        self.returning_until = time.monotonic() + state.rules.late_after
+        self.returning_until = time.monotonic() + RETURNING
 
     def gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
         """Wait until enough silos are there, and return their nodes; new ones have been asked and given a row.

@@ -111,7 +111,9 @@ class RowStrategy(Strategy):
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
-        absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.clock:.0f} s")
+        timeout = self.state.rules.reply_timeout
+        over = time.perf_counter() - self.clock >= timeout
+        absent = dict.fromkeys(self.sent, f"no reply within {timeout:g} s" if over else "late: the others had answered")
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
