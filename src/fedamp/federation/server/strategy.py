@@ -111,7 +111,9 @@ class RowStrategy(Strategy):
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
-        absent = dict.fromkeys(self.sent, f"no reply within {self.state.rules.reply_timeout:g} s")
+        timeout = self.state.rules.reply_timeout
+        over = time.perf_counter() - self.clock >= timeout
+        absent = dict.fromkeys(self.sent, f"no reply within {timeout:g} s" if over else "late: the others had answered")
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
@@ -127,6 +129,8 @@ class RowStrategy(Strategy):
         return decoded, absent
 
     def _decode(self, reply: Message) -> Reply:
+        if reply.has_error():
+            raise RefusedError(one_line(reply.error.reason))
         content = reply.content
         names = sorted(content.keys())
         if names != ["arrays", "metrics"] or "arrays" not in content.array_records:

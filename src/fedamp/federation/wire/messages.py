@@ -9,6 +9,9 @@ from flwr.app import Message
 
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
+UNREADABLE = 9000
+"""Flower's error code, here: the reply came, but is not what a reply may be."""
+
 
 def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
     """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
@@ -26,6 +29,8 @@ def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterab
 
 def check_willing(reply: Message) -> None:
     """Raise if a reply is an error, or says that its silo can't take part."""
+    if reply.has_error() and reply.error.code == UNREADABLE:
+        return  # it is bad, not unwilling
     if reply.has_error():
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
@@ -34,5 +39,7 @@ def check_willing(reply: Message) -> None:
 
 def metrics_of(reply: Message) -> dict[str, Any]:
     """Return the metrics of a reply, unchecked; none if it has no record of them."""
+    if reply.has_error():
+        raise RefusedError(one_line(reply.error.reason))
     records = reply.content.metric_records
     return dict(records["metrics"]) if "metrics" in records else {}
