@@ -341,6 +341,49 @@ MUTANTS = (
         "DIGITS = 16",
         "tests/trust/test_statistics.py",
     ),
+    # the server's door, and what goes through it
+    Mutant(
+        "federation/server/fleet.py",
+        'if scope["type"] == "http" and (scope["method"], scope["path"]) not in LET_THROUGH:',
+        "if False:",
+        "tests/federation/test_server_door.py -k only_the_calls",
+    ),
+    Mutant(
+        "federation/server/fleet.py",
+        "        Middleware(NodeAuthMiddleware),\n",
+        "",
+        "tests/federation/test_server_door.py -k only_the_calls",
+    ),
+    Mutant(
+        "federation/server/link.py",
+        "if not session_id or size > self.most:",
+        "if not session_id:",
+        "tests/federation/test_server_door.py -k too_many_bytes",
+    ),
+    Mutant(
+        "federation/wire/objects.py",
+        "total += sum(len(pieces[children[index]]) for index in named)",
+        "total += sum(len(pieces[child]) for child in children)",
+        "tests/federation/test_server_door.py -k before_it_is_put_together",
+    ),
+    Mutant(
+        "federation/server/grid.py",
+        "if stored is None or not stored.metadata.delivered_at:",
+        "if stored is None:",
+        "tests/federation/test_server_door.py -k nobody_fetched",
+    ),
+    Mutant(
+        "federation/server/lateness.py",
+        "own = self.usual.get(node, math.inf)",
+        "own = self.usual.get(node, 0.0)",
+        "tests/federation/test_lateness.py -k once",
+    ),
+    Mutant(
+        "federation/server/lateness.py",
+        "self.usual.setdefault(node, 0.0)",
+        "self.usual[node] = 0.0",
+        "tests/federation/test_lateness.py -k three_times",
+    ),
 )
 
 

@@ -186,7 +186,7 @@ def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_pa
         cast.silo_up(name)
     cast.wait(lambda: cast.done(1), 120, "round 1")
 
-    # A silo falls asleep until the round is over: wherever it was, its reply is lost (test_server_resume has each case).
+    # A silo falls asleep until the round is over: wherever it was, its reply is lost (see test_server_resume).
     lost = NAMES[0]
     os.kill(node := cast.node(lost), signal.SIGSTOP)
     k = 1 + len(re.findall(r" round \d+/8: ", cast.log()))

@@ -11,8 +11,10 @@ import pytest
 import torch
 from cryptography.hazmat.primitives import serialization
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest
+from flwr.proto.node_pb2 import Node
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
@@ -20,6 +22,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision
 from fedamp.federation.processes import ports
+from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server import fleet
 from fedamp.federation.server.grid import LinkGrid
 from fedamp.federation.server.lateness import Lateness
@@ -104,13 +107,14 @@ def call(folder, port, method, path, body=b""):
         connection.close()
 
 
-def activate(folder, name, port):
+@contextmanager
+def signed_calls(folder, name, port):
+    """Yield the calls of a silo, and its public key as Flower knows it."""
     private = serialization.load_ssh_private_key((folder / "bundles" / name / "key").read_bytes(), None)
     signed = [NodeAuthHttpInterceptor(private, private.public_key())]
     authority = (folder / "server/ca.crt").read_bytes()
-    with FleetHttpClient.from_server_address(f"localhost:{port}", False, authority, interceptors=signed) as client:
-        key = public_key_to_bytes(private.public_key())
-        return client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30))
+    with FleetHttpClient.from_server_address(f"localhost:{port}", False, authority, interceptors=signed) as calls:
+        yield calls, ActivateNodeRequest(public_key=public_key_to_bytes(private.public_key()), heartbeat_interval=30)
 
 
 def test_messages_and_replies_arrive_as_they_were_sent(folder):
@@ -140,20 +144,24 @@ def test_only_the_calls_of_a_silo_exist_and_they_need_a_registered_key(folder):
         for path in fleet.CALLS:
             assert call(folder, port, "POST", f"/v1/fleet/{path}") == 401
             assert call(folder, port, "GET", f"/v1/fleet/{path}") == 404
-        with pytest.raises(httpx.HTTPStatusError, match="412"):  # signed, but with a key that is not registered
-            activate(folder, NAMES[1], port)
+        stranger = signed_calls(folder, NAMES[1], port)  # whose key is not registered
+        with stranger as (calls, who), pytest.raises(httpx.HTTPStatusError, match="412"):
+            calls.ActivateNode(who)
         with silo(folder, NAMES[0]):
             assert len(list(grid.get_nodes())) == 1
 
 
 def test_a_removed_silo_is_turned_away_at_once(folder):
-    with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
-        assert list(grid.get_node_ids()) == [line.node]
-        assert line.fetch() is None
+    with server(folder) as (grid, port), signed_calls(folder, NAMES[0], port) as (calls, who):
+        mine = PullMessagesRequest(node=Node(node_id=calls.ActivateNode(who).node_id))
+        assert list(grid.get_node_ids()) == [mine.node.node_id]
+        assert not calls.PullMessages(mine).messages_list
         grid.link.unregister(NAMES[0])
         assert list(grid.get_node_ids()) == []
-        with pytest.raises(KeyboardInterrupt):  # Flower's way to end the silo's process: it is not authorised
-            line.fetch()
+        with pytest.raises(httpx.HTTPStatusError, match="401"):
+            calls.PullMessages(mine)
+        with pytest.raises(httpx.HTTPStatusError, match="412"):
+            calls.ActivateNode(who)
 
 
 def test_a_request_that_is_too_large_is_ended(folder, monkeypatch):
@@ -166,19 +174,16 @@ def test_a_request_that_is_too_large_is_ended(folder, monkeypatch):
         assert call(folder, port, "GET", "/health") == 200
 
 
-def bomb(message, size=4_000_000):
-    """A small reply that becomes a large one: an array that names one chunk a hundred times."""
-    array = Array(torch.zeros(100).numpy())
-    deflated = array.deflate
-    reply = Message(RecordDict({"arrays": ArrayRecord({"w.params": array})}), reply_to=message)
-
-    def many():
-        head, _, body = deflated().partition(b"\x00")
-        larger = body.replace(b'"arraychunk_ids": [0]', b'"arraychunk_ids": [' + b"0, " * 9999 + b"0]")
-        assert larger != body
-        return head.rpartition(b" ")[0] + b" " + str(len(larger)).encode() + b"\x00" + larger
-
-    array.deflate = many
+def bomb(message):
+    """A small reply that becomes a large one: its array names its only chunk ten thousand times."""
+    reply = Message(
+        RecordDict({"arrays": ArrayRecord({"w.params": Array(torch.zeros(100).numpy())})}), reply_to=message
+    )
+    array = reply.content["arrays"]["w.params"]
+    head, _, body = array.deflate().partition(b"\x00")
+    larger = body.replace(b'"arraychunk_ids": [0]', b'"arraychunk_ids": [' + b"0, " * 9999 + b"0]")
+    assert larger != body
+    array.deflate = lambda: head.rpartition(b" ")[0] + f" {len(larger)}".encode() + b"\x00" + larger
     return reply
 
 
@@ -195,9 +200,10 @@ def test_a_reply_with_too_many_bytes_is_not_even_taken(folder):
         array = Array(torch.arange(MOST // 4 + 100).numpy())
         return Message(RecordDict({"arrays": ArrayRecord({"w.params": array})}), reply_to=message)
 
-    with server(folder, late_after=0.2) as (grid, _), silo(folder, NAMES[0], large) as refused:
-        assert list(grid.send_and_receive(question(grid), timeout=3)) == []
-        assert "push" in str(refused[0])
+    with server(folder) as (grid, _), silo(folder, NAMES[0], large) as refused:
+        asked = grid.push_messages(question(grid))
+        assert wait_until(lambda: refused or grid.pull_messages(asked), 30)
+        assert [type(error) for error in refused] == [ObjectPushError]
         assert sum(len(entry.content) for entry in grid.link.state.object_store.store.values()) <= MOST
 
 

@@ -117,7 +117,7 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
 
 def median_round(record: Path) -> float:
     """Return how many seconds a round took, the median of all."""
-    return statistics.median(line["seconds"] for line in read_run(record).lines if "present" in line)
+    return statistics.median(float(line["seconds"]) for line in read_run(record).lines if "present" in line)
 
 
 def _scores(record: Path) -> Table:

@@ -69,7 +69,7 @@ class LinkGrid(Grid):
             if not stored:  # its silo was removed a moment ago: there will be no reply
                 continue
             for piece in missing:
-                state.object_store.put(piece, pieces[piece])
+                state.store_own(self.link.run, session, piece, pieces[piece])
             self.open[name] = Asked(message, time.monotonic())
             names.append(name)
         return names

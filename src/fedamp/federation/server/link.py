@@ -36,6 +36,10 @@ class BoundedLinkState(InMemoryLinkState):
         if not session_id or size > self.most:  # without a number, nothing could be added up
             return False
         self.received[session_id] = size
+        return self.store_own(run_id, session_id, object_id, object_content)
+
+    def store_own(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
+        """Keep a piece of one of the server's own messages, which may be of any size."""
         return super().store_object(run_id, session_id, object_id, object_content)
 
     def _cleanup_push_session(self, session_id: str, *, cleanup_messages: bool) -> None:

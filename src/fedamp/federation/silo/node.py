@@ -80,15 +80,21 @@ class Line:
 
 @contextmanager
 def connected(bundle: Path) -> Iterator[Line]:
-    """Connect to the server of a bundle, and say so; the server is told when the block ends."""
+    """Connect to the server of a bundle; the server is told when the block ends."""
     private: Any = serialization.load_ssh_private_key((bundle / "key").read_bytes(), None)
+    failure: Exception | None = None
     with http_request_response(
         read_silo_config(bundle).server,
         insecure=False,
         root_certificates=(bundle / "ca.crt").read_bytes(),
         authentication_keys=(private, private.public_key()),
     ) as (node, receive, send, _, _, pull, push, confirm):
-        yield Line(node, receive, send, pull, push, confirm)
+        try:
+            yield Line(node, receive, send, pull, push, confirm)
+        except Exception as error:  # Flower would keep it to itself
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def take_part(line: Line, act: Callable[[Message], Message]) -> None:
