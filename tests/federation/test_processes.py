@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fedamp.config.reply_limits import Rules
-from fedamp.federation import certificates, provision
+from fedamp.federation import provision, silo_keys
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs, ports
 from fedamp.federation.processes.waiting import wait_until
@@ -140,7 +140,8 @@ def test_a_silo_gets_in_and_a_stranger_does_not(federation, tmp_path):
     ask_for(federation, silos=1)
     stranger = tmp_path / "stranger"
     shutil.copytree(federation / "bundles" / NAMES[1], stranger)
-    (stranger / "key").write_bytes(certificates.make_key_pair(NAMES[1])[0])
+    for file, half in zip(("key", "key.pub"), silo_keys.make_key_pair(NAMES[1]), strict=True):
+        (stranger / file).write_bytes(half)
     data, bundle = tmp_path / "own.npz", federation / "bundles" / NAMES[0]
     with (
         Command(tmp_path / "up.txt", "federation", "up", federation) as up,

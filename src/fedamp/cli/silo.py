@@ -15,6 +15,20 @@ Data = Annotated[Path, Flag(help="Your data: a csv or npz file, or a folder of t
 silo_app = typer.Typer(help="A federation over real machines: a silo's side.", no_args_is_help=True)
 
 
+@silo_app.command("key")
+def silo_key(
+    silo: Annotated[Path, typer.Argument(help="The silo's name, say hospital-a: a folder of that name holds the key.")],
+    renew: Annotated[bool, Flag("--renew", help="Make a key that replaces the one in use.")] = False,
+) -> None:
+    """Make your silo's key. The private half never leaves the folder; the operator gets the .pub file."""
+    needs_extra()
+    from fedamp.federation.silo import own_key
+
+    public, fingerprint = own_key.make(silo, renew)
+    say(f"hand over to the federation's operator: {public}")
+    say(f"then compare by telephone: {fingerprint}")
+
+
 @silo_app.command("check")
 def silo_check(
     bundle: Bundle,

@@ -15,8 +15,8 @@ from fedamp.federation.provision.model_code import copy_code
 from fedamp.federation.provision.writing import FOLDER, SCRIPT, SECRET, create, fill, write
 
 
-def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: bytes) -> None:
-    """Write a silo's bundle, and pack it."""
+def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, public: bytes) -> None:
+    """Write a silo's bundle, and pack it; the private key is in it only if it was made here, for a trial."""
     bundles = folder / "bundles"
     bundle = bundles / silo_config.name
     shutil.rmtree(bundle, ignore_errors=True)  # of an `add` that was interrupted
@@ -29,7 +29,8 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: 
     }
     write_silo_config(bundle, silo_config)
     write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
-    write(bundle / "key", private, SECRET)
+    if private is not None:
+        write(bundle / "key", private, SECRET)
     write(bundle / "key.pub", public)
     copy_code(folder / "server/code", bundle / "code")
     fill("start-silo.sh", bundle / "start.sh", values, SCRIPT)
@@ -39,7 +40,7 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: 
 
 
 def _zip(bundle: Path, target: Path) -> None:
-    """Pack a bundle; the entries carry their permissions, and the archive is as secret as the key in it."""
+    """Pack a bundle; the entries carry their permissions, and the archive is as secret as a key that may be in it."""
     target.unlink(missing_ok=True)
     with os.fdopen(create(target, SECRET), "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in [bundle, *sorted(bundle.rglob("*"))]:

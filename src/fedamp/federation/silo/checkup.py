@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.processes import launch
-from fedamp.federation.silo import guard
+from fedamp.federation.silo import guard, own_key
 
-FILES = (SILO, SCHEMA, "ca.crt", "key")
+FILES = (SILO, SCHEMA, "ca.crt")
 WAIT = 10.0  # seconds for the server to answer
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
 
@@ -43,7 +42,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     if complete.fault:
         return
     silo_config = read_silo_config(bundle)
-    yield _try("key", lambda: _key(bundle / "key"))
+    yield _try("key", lambda: own_key.check(bundle, silo_config.name))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("Flower", lambda: launch.flower_program("flower-supernode") and "")
     yield _try("guard", lambda: _guard(bundle))
@@ -86,17 +85,6 @@ def _bundle(bundle: Path) -> str:
         raise UserError(f"{bundle} has no {', '.join(missing)}; expected a bundle from the federation's operator")
     silo_config = read_silo_config(bundle)
     return f"silo {silo_config.name} of the federation {silo_config.plan.name}"
-
-
-def _key(key: Path) -> str:
-    from fedamp.federation import certificates
-
-    certificates.check_private(key.read_bytes())
-    mode = stat.S_IMODE(key.stat().st_mode)
-    if mode & 0o077:
-        key.chmod(0o600)
-        return f"others could read it (mode {mode:o}); now only you can"
-    return ""
 
 
 def _certificate(path: Path) -> str:
