@@ -90,13 +90,15 @@ def _keys(names: list[str], given: list[Path], make: bool) -> dict[str, bytes] |
 
 def _hand_over(folder: Path, names: list[str], keys: Mapping[str, bytes] | None) -> None:
     """Say which bundle is for whom, and what to compare by telephone."""
-    from fedamp.federation import silo_keys
+    from fedamp.federation import certificates, silo_keys
 
+    authority = folder / "server" / "ca.crt"
     for each in names:
         compare = "" if keys is None else f"; its key: {silo_keys.fingerprint(keys[each])}"
         say(f"for the operator of {each}: {folder / 'bundles' / each}.zip{compare}")
     if keys is not None:
-        return say("compare each key by telephone with its silo before you start the server")
+        say(f"the authority, as `fedamp silo check` shows it: {certificates.fingerprint(authority.read_bytes())}")
+        return say("compare keys and authority by telephone with each silo before you start the server")
     warn(
         "the silos' private keys were made here and are in the bundles, so whoever sees a bundle can pose as its silo: "
         "good for a trial; otherwise let each silo make its own (fedamp silo key NAME)"
@@ -134,6 +136,7 @@ def federation_up(
 ) -> None:
     """Run the server until the last round is done; stopped and started again, it continues where it left off."""
     needs_extra()
+    from fedamp.federation import expiry
     from fedamp.federation.server import commands
 
     if host != commands.HERE:
@@ -141,6 +144,8 @@ def federation_up(
             "whoever reaches this port can start runs and register keys, not only the silos; "
             "it is safer to leave --host as it is, and to let the silos in through nginx (server/nginx.conf)"
         )
+    for text in expiry.check_server(folder):
+        warn(text)
     code = commands.up(folder, host, port, say)
     if code:
         raise typer.Exit(code)
@@ -149,9 +154,13 @@ def federation_up(
 @federation_app.command("status")
 def federation_status(folder: Folder) -> None:
     """Show whether the server is up, and which silos are in."""
+    needs_extra()
+    from fedamp.federation import expiry
     from fedamp.federation.server import commands
 
     pid, said = commands.status(folder)
+    for text in expiry.at_server(folder):
+        warn(text)
     say(f"the server is up, as process {pid}" if pid else "the server is not up")
     if not said:
         return say("no round has been played yet")
@@ -178,6 +187,39 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 
     commands.admit(folder, silo)
     say(f"{silo} may take part again, from the next round on")
+
+
+@federation_app.command("renew")
+def federation_renew(
+    folder: Folder,
+    ca_key: Annotated[Path | None, Flag(help="The authority's ca.key, from the safe place that it was moved to.")] = None,
+) -> None:
+    """Renew the server's certificate. The silos need nothing."""
+    needs_extra()
+    from fedamp.federation import provision
+
+    end = provision.renew(folder, ca_key)
+    say(f"the server's certificate is valid until {end:%Y-%m-%d}; the silos need nothing")
+    say("to use it, stop the server and start it again; if nginx is in front of it: nginx -s reload")
+
+
+@federation_app.command("rekey")
+def federation_rekey(
+    folder: Folder,
+    silo: Annotated[str, typer.Argument(help="A silo that has a new key.")],
+    key: Annotated[Path, typer.Argument(help="Its new NAME.pub.")],
+) -> None:
+    """Let a silo be known by a new key; its row stays its own. The old key is refused from then on."""
+    needs_extra()
+    from fedamp.federation import provision, silo_keys
+    from fedamp.federation.server import commands
+
+    if commands.status(folder)[0] is not None:
+        raise UserError(f"the server is up; stop it first: fedamp federation stop {folder}")
+    public = provision.read_key(key)
+    bundle = provision.rekey(folder, silo, public)
+    say(f"{silo} is known by {silo_keys.fingerprint(public)}: compare by telephone, then start the server again")
+    say(f"for the operator of {silo}, to be unpacked over the old one: {bundle}")
 
 
 @federation_app.command("try")

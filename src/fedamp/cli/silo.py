@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedamp.cli.terminal import fail, needs_extra, out, say
+from fedamp.cli.terminal import fail, needs_extra, out, say, warn
 
 Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
@@ -64,7 +64,9 @@ def silo_up(
 ) -> None:
     """Take part in the federation until Ctrl-C."""
     needs_extra()
-    from fedamp.federation.silo import checkup, connect
+    from fedamp.federation.silo import checkup, connect, server_seen
 
     silo_config = checkup.check_quickly(bundle, data)
+    for text in server_seen.endings(silo_config.server, bundle / "ca.crt"):
+        warn(text)
     connect.up(silo_config, bundle, data, say, alone)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from fedamp.federation.processes import launch
 from fedamp.federation.silo import guard, own_key
 
 FILES = (SILO, SCHEMA, "ca.crt")
-WAIT = 10.0  # seconds for the server to answer
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
 
 
@@ -89,6 +86,7 @@ def _bundle(bundle: Path) -> str:
 
 def _certificate(path: Path) -> str:
     from fedamp.federation import certificates
+    from fedamp.federation.silo import server_seen
 
     start, end = certificates.validity(path.read_bytes())
     now = datetime.now(UTC)
@@ -97,7 +95,8 @@ def _certificate(path: Path) -> str:
             f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
-    return f"of the authority, valid until {end:%Y-%m-%d}"
+    note = f"of the authority {certificates.fingerprint(path.read_bytes())}, valid until {end:%Y-%m-%d}"
+    return _with_warning(note, server_seen.authority_ending(path))
 
 
 def _guard(bundle: Path) -> str:
@@ -133,25 +132,17 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:
-    host, _, port = silo_config.server.rpartition(":")
-    host = host.strip("[]")
-    context = ssl.create_default_context(cafile=str(authority))
-    connection = http.client.HTTPSConnection(host, int(port), timeout=WAIT, context=context)
-    try:
-        connection.request("GET", "/health")
-        date = connection.getresponse().getheader("Date")
-    except ssl.SSLCertVerificationError as error:
-        raise UserError(f"{silo_config.server} is not the federation's server: {error.verify_message}") from None
-    except (OSError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UserError(
-            f"{silo_config.server} can't be reached ({why}); is the server up, and its port open? "
-            "(--offline skips this check)"
-        ) from None
-    finally:
-        connection.close()
-    _clock(date)
-    return f"{silo_config.server} answers, and is the right server"
+    from fedamp.federation.silo import server_seen
+
+    seen = server_seen.look_at(silo_config.server, authority)
+    _clock(seen.date)
+    return _with_warning(
+        f"{silo_config.server} answers, and is the right server", server_seen.server_ending(seen)
+    )
+
+
+def _with_warning(note: str, warning: str) -> str:
+    return f"{note}; warning: {warning}" if warning else note
 
 
 def _clock(date: str | None) -> None:
