@@ -23,6 +23,7 @@ from flwr.clientapp import ClientApp
 
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
+from fedamp.federation.processes import rotation
 from fedamp.federation.silo.alone import against_alone, begins_late
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
@@ -49,8 +50,7 @@ class House:
         """Write a line for the silo's operator; a full disk must neither end the round nor reach the server."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / LOG).open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            rotation.append(self.folder / LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
 
 
 def house_of(context: Context) -> House:
