@@ -196,5 +196,7 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
 def test_a_folder_that_can_not_be_made_is_one_line(fedamp_command, tmp_path):
     fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
     for folder in ("/proc/x/fed", 'a"b/fed', "a%b"):
-        code, _, err = fedamp_command("federation", "init", folder, "--schema", "s.json", "--silos", "a,b", "--make-keys")
+        code, _, err = fedamp_command(
+            "federation", "init", folder, "--schema", "s.json", "--silos", "a,b", "--make-keys"
+        )
         assert (code, err.count("\n")) == (2, 2 if "warning" in err else 1), err

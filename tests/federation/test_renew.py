@@ -68,7 +68,9 @@ def test_a_servers_certificate_does_not_outlive_its_authority(tmp_path, monkeypa
         provision.renew(ended)
 
 
-@pytest.mark.parametrize(("days", "words"), [(61.5, ""), (59.5, "in 59 days"), (1.5, "in 1 day;"), (0.5, "in less than")])
+@pytest.mark.parametrize(
+    ("days", "words"), [(61.5, ""), (59.5, "in 59 days"), (1.5, "in 1 day;"), (0.5, "in less than")]
+)
 def test_the_operator_is_warned_from_60_days_before(tmp_path, monkeypatch, fedamp_command, days, words):
     federation = made(tmp_path / "fed", monkeypatch, server_days=days)
     end = x509.load_pem_x509_certificate((federation / "server/server.crt").read_bytes()).not_valid_after_utc

@@ -84,7 +84,7 @@ def _keys(names: list[str], given: list[Path], make: bool) -> dict[str, bytes] |
     from fedamp.federation import provision
 
     if given and make:
-        raise UserError("--key and --make-keys are both given; expected the silos' own keys, or --make-keys for a trial")
+        raise UserError("--key and --make-keys are both given; expected one: silos' own keys, or a trial")
     return None if make else provision.read_keys(given, names)
 
 
@@ -192,7 +192,7 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 @federation_app.command("renew")
 def federation_renew(
     folder: Folder,
-    ca_key: Annotated[Path | None, Flag(help="The authority's ca.key, from the safe place that it was moved to.")] = None,
+    ca_key: Annotated[Path | None, Flag(help="The authority's ca.key, from the safe place where it is.")] = None,
 ) -> None:
     """Renew the server's certificate. The silos need nothing."""
     needs_extra()

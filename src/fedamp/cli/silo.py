@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from fedamp.cli.terminal import fail, needs_extra, out, say, warn
+from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
+from fedamp.errors import UserError
 
 Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
@@ -61,6 +63,10 @@ def silo_up(
             "takes about twice as long.",
         ),
     ] = False,
+    max_rounds: Annotated[
+        int | None,
+        Flag(min=1, help="Most rounds that this silo trains, by its own count (run/ledger.json); by default any."),
+    ] = None,
 ) -> None:
     """Take part in the federation until Ctrl-C."""
     needs_extra()
@@ -69,4 +75,33 @@ def silo_up(
     silo_config = checkup.check_quickly(bundle, data)
     for text in server_seen.endings(silo_config.server, bundle / "ca.crt"):
         warn(text)
-    connect.up(silo_config, bundle, data, say, alone)
+    connect.up(silo_config, bundle, data, say, alone, max_rounds)
+
+
+@silo_app.command("models")
+def silo_models(bundle: Bundle) -> None:
+    """List the models that your silo has at home, with their scores."""
+    from fedamp.federation.silo import kept_models
+    from fedamp.records.take_home import WORDS
+
+    folder = bundle / "run" / "models"
+    kept = kept_models.kept(folder)
+    if not kept:
+        raise UserError(f"{folder} has no models yet; they come with the first round")
+    metric = kept[0].metric
+    table = Table("model", "which", "made in round", f"{metric} on validation samples", "on test samples")
+    for one in kept:
+        scores = (_score(value, metric) for value in (one.validation, one.test))
+        table.add_row(str(one.path.relative_to(folder)), WORDS.get(one.entry, one.entry), str(one.round), *scores)
+    out.print(table)
+    say(f"they are in {folder}; a JSON beside each says how to build and feed it")
+    if any(one.validation is not None for one in kept):
+        return say("choose by validation samples; test samples only say how good what you chose is")
+    say(
+        "no best one is kept: the plan holds out no validation samples (federation init --validation 0.2), and test "
+        "samples are not there to choose by"
+    )
+
+
+def _score(value: float | None, metric: str) -> str:
+    return "-" if value is None else in_words(100 * value if metric == "accuracy" else value, metric)

@@ -136,9 +136,7 @@ def _server(silo_config: SiloConfig, authority: Path) -> str:
 
     seen = server_seen.look_at(silo_config.server, authority)
     _clock(seen.date)
-    return _with_warning(
-        f"{silo_config.server} answers, and is the right server", server_seen.server_ending(seen)
-    )
+    return _with_warning(f"{silo_config.server} answers, and is the right server", server_seen.server_ending(seen))
 
 
 def _with_warning(note: str, warning: str) -> str:
