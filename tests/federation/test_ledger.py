@@ -69,8 +69,8 @@ def test_no_count_no_reply(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Ledger, "count", full)
     local.online = lambda: [1]
+    monkeypatch.setattr("fedamp.federation.server.strategy.time.sleep", stop)
     with pytest.raises(TimeoutError):
-        monkeypatch.setattr("fedamp.federation.server.strategy.time.sleep", stop)
         local.serve()
     assert not (local.houses[1].folder / "ledger.json").exists()
 

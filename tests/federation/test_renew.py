@@ -127,7 +127,7 @@ def test_a_new_key_takes_the_old_ones_place(federation, fedamp_command, tmp_path
     before = read_federation(federation)
     (federation / "server/run").mkdir()
     (federation / "server/run/state.db").touch()
-    private, public = silo_keys.make_key_pair(NAMES[1])
+    _, public = silo_keys.make_key_pair(NAMES[1])
     (tmp_path / "new.pub").write_bytes(public)
     code, out, err = fedamp_command("federation", "rekey", federation, NAMES[1], "new.pub")
     assert (code, silo_keys.fingerprint(public) in out) == (0, True), err

@@ -14,6 +14,15 @@ from fedamp.federation.plan_files import write_silo_config
 from fedamp.federation.provision.model_code import copy_code
 from fedamp.federation.provision.writing import FOLDER, SCRIPT, SECRET, create, fill, write
 
+OWN_KEY = {
+    "unpack": "Unpack the bundle where you ran `fedamp silo key $silo`: it comes into that folder, beside your `key`.",
+    "key_origin": "You made it, and nobody else has it.",
+}
+KEY_FROM_SERVER = {
+    "unpack": "Unpack this folder to a place that only you can read.",
+    "key_origin": "It was made on the server, as for a trial, and came with the bundle.",
+}
+
 
 def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, public: bytes) -> None:
     """Write a silo's bundle, and pack it; the private key is in it only if it was made here, for a trial."""
@@ -27,6 +36,8 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, p
         "server": silo_config.server,
         "version": __version__,
     }
+    about_key = OWN_KEY if private is None else KEY_FROM_SERVER
+    values |= {name: text.replace("$silo", silo_config.name) for name, text in about_key.items()}
     write_silo_config(bundle, silo_config)
     write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
     if private is not None:

@@ -68,7 +68,7 @@ def init(
         _write_keys(made, plan, address)
         copy_code(code, made / "server/code")
         check_code(plan, code, made / "server/code")
-        write_server(made, folder, plan, address)
+        write_server(made, folder, plan, address, makes_keys=keys is None)
         members = _add_members(made, plan, address, silos, 0, keys)
         write_federation(made, Federation(plan, tuple(members), rules))
     return [TWO] if len(silos) == 2 else []

@@ -53,6 +53,8 @@ def rekey(folder: Path, name: str, public: bytes) -> Path:
     for member in federation.members:
         if digest in (member.key, *member.former):
             raise UserError(f"this key is or was that of {member.name}; expected a new one")
+    if (home := folder / "bundles" / name / "run").exists():
+        raise UserError(f"{home} is there, so {name} itself lives in {home.parent}; move that folder away first")
     old = members[name]
     new = replace(old, key=digest, former=(*old.former, old.key))
     (folder / "bundles").mkdir(mode=FOLDER, exist_ok=True)

@@ -14,31 +14,34 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.federation import silo_keys
+from fedamp.federation.plan_files import SILO
 from fedamp.federation.provision.names import check_names
 from fedamp.federation.provision.writing import FOLDER, PUBLIC, SECRET, create, write
+from fedamp.files import read_json
 
 KEY, NEW, KNOWN = "key", "key.new", "key.pub"
 
 
 def make(folder: Path, renew: bool = False) -> tuple[Path, str]:
-    """Make the key of the silo that a folder is named after; return its public file and its fingerprint."""
+    """Make the key of the silo that a folder is named after, or whose bundle it is; return its public file and print."""
     folder = folder.absolute()
-    check_names([folder.name])
+    name = str((read_json(folder / SILO) or {"name": folder.name})["name"])  # a bundle may have been renamed
+    check_names([name])
     path = folder / (NEW if renew else KEY)
     if renew and not (folder / KEY).exists():
         raise UserError(f"{folder} has no key yet; leave out --renew")
     if path.exists():
         cure = "hand over its public key" if renew else "give --renew for one that replaces it"
         raise UserError(f"{path} exists and is not overwritten: whoever has lost a key can't get it back; {cure}")
-    private, public = silo_keys.make_key_pair(folder.name)
+    private, public = silo_keys.make_key_pair(name)
     try:
         folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
         with os.fdopen(create(path, SECRET), "wb") as file:
             file.write(private)
-        write(folder / f"{folder.name}.pub", public, PUBLIC)
+        write(folder / f"{name}.pub", public, PUBLIC)
     except OSError as error:
         raise UserError(f"{path} can't be written: {error.strerror}; give another folder") from None
-    return folder / f"{folder.name}.pub", silo_keys.fingerprint(public)
+    return folder / f"{name}.pub", silo_keys.fingerprint(public)
 
 
 def check(bundle: Path, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from fedamp.errors import UserError
@@ -36,9 +36,9 @@ def look_at(server: str, authority: Path) -> Seen:
     connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=WAIT, context=context)
     try:
         connection.connect()
-        end = ssl.cert_time_to_seconds(connection.sock.getpeercert()["notAfter"])
+        shown = ssl.DER_cert_to_PEM_cert(connection.sock.getpeercert(binary_form=True) or b"")
         connection.request("GET", "/health")
-        return Seen(connection.getresponse().getheader("Date"), datetime.fromtimestamp(end, UTC))
+        return Seen(connection.getresponse().getheader("Date"), certificates.validity(shown.encode())[1])
     except ssl.SSLCertVerificationError as error:
         if error.verify_code == ENDED:
             raise EndedError(f"the certificate of {server} has ended; {RENEW}") from None
