@@ -122,3 +122,21 @@ def test_a_restart_keeps_the_log_of_the_time_before(tmp_path):
         rotation.append(path, f"start {i}\n".encode())
     assert follower.lines() == ["start 0", "start 1", "start 2"]
     assert (tmp_path / "log.txt.2").read_text() == "start 0\n"
+
+
+def test_a_log_that_was_moved_away_is_not_moved_twice(tmp_path, monkeypatch):
+    """Two processes want to rotate at once: the second finds that it is done, and its line goes to the moved file."""
+    path = tmp_path / "log.txt"
+    rotation.append(path, b"x" * 990 + b"\n")
+    real = rotation.fcntl.flock
+
+    def late(file, kind):  # meanwhile the other one rotates
+        monkeypatch.setattr(rotation.fcntl, "flock", real)
+        rotation.append(path, b"the other's line\n")
+        real(file, kind)
+
+    monkeypatch.setattr(rotation.fcntl, "flock", late)
+    rotation.append(path, b"mine, late\n")
+    assert path.read_text() == "the other's line\n"
+    assert (tmp_path / "log.txt.1").read_text().endswith("x\nmine, late\n")
+    assert not (tmp_path / "log.txt.2").exists()

@@ -82,19 +82,18 @@ def silo_up(
 def silo_models(bundle: Bundle) -> None:
     """List the models that your silo has at home, with their scores."""
     from fedamp.federation.silo import kept_models
-    from fedamp.records.take_home import WORDS
 
     folder = bundle / "run" / "models"
     kept = kept_models.kept(folder)
     if not kept:
         raise UserError(f"{folder} has no models yet; they come with the first round")
     metric = kept[0].metric
-    table = Table("model", "which", "made in round", f"{metric} on validation samples", "on test samples")
+    table = Table("model", "of round", f"{metric} on validation samples", "on test samples")
     for one in kept:
         scores = (_score(value, metric) for value in (one.validation, one.test))
-        table.add_row(str(one.path.relative_to(folder)), WORDS.get(one.entry, one.entry), str(one.round), *scores)
+        table.add_row(one.name, str(one.round), *scores)
     out.print(table)
-    say(f"they are in {folder}; a JSON beside each says how to build and feed it")
+    say(f"they are in {folder}, each as .safetensors, with a .json that says how to build and feed it")
     if any(one.validation is not None for one in kept):
         return say("choose by validation samples; test samples only say how good what you chose is")
     say(

@@ -67,9 +67,7 @@ class Follower:
         new, places = b"", {}
         with contextlib.ExitStack() as stack:
             found = self._open(stack)
-            known = {
-                inode: place for inode, place in self.places.items() if inode in found and place.is_in(found[inode])
-            }
+            known = {i: place for i, place in self.places.items() if i in found and place.is_in(found[i])}
             if list(known)[-1:] != list(self.places)[-1:]:  # the newest is gone, with the rest of its last line
                 self.rest = b""
             for inode, file in found.items():

@@ -22,14 +22,14 @@ NO_DOOR = (
 )
 
 PUBLIC_KEYS = {
-    "hand_over": "Give each silo's operator their own `bundles/NAME.zip`, and no other. It holds no secret, but it must "
-    "arrive unchanged:\n   telephone each silo, and compare its key and the authority with what `init` showed.",
+    "hand_over": "Give each silo's operator their own `bundles/NAME.zip`, and no other. It holds no secret, but it "
+    "must arrive unchanged:\n   telephone each silo, and compare its key and the authority with what `init` showed.",
     "secret_keys": "",
 }
 PRIVATE_KEYS = {
     "hand_over": "Give each silo's operator their own `bundles/NAME.zip`, and no other, over a channel that keeps it "
-    "secret: it holds\n   the silo's private key, since this is a trial (`--make-keys`). Then delete `bundles/NAME` and "
-    "`bundles/NAME.zip` here.",
+    "secret: it holds\n   the silo's private key, since this is a trial (`--make-keys`). Then delete `bundles/NAME` "
+    "and `bundles/NAME.zip` here.",
     "secret_keys": " Each `bundles/NAME/key`: whoever has it\ncan pose as that silo.",
 }
 

@@ -96,6 +96,14 @@ class Kept:
     validation: float | None  # None: not held out, or not finite
     test: float | None
 
+    @property
+    def name(self) -> str:
+        """Its file's name without ending, from the models' folder on; of best and chosen, which entry it is."""
+        own, place = self.path.stem, self.path.parent
+        if place.parent.name == ROUNDS:
+            return f"{ROUNDS}/{place.name}/{own}"
+        return own if own == self.entry else f"{own} ({self.entry})"
+
 
 def kept(folder: Path) -> list[Kept]:
     """Return the models in a silo's folder: the best, what all silos chose, the newest, then round by round."""

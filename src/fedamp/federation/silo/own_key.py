@@ -23,7 +23,7 @@ KEY, NEW, KNOWN = "key", "key.new", "key.pub"
 
 
 def make(folder: Path, renew: bool = False) -> tuple[Path, str]:
-    """Make the key of the silo that a folder is named after, or whose bundle it is; return its public file and print."""
+    """Make the key of the silo that a folder is named after; return its public file and its fingerprint."""
     folder = folder.absolute()
     name = str((read_json(folder / SILO) or {"name": folder.name})["name"])  # a bundle may have been renamed
     check_names([name])
