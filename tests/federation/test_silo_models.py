@@ -169,6 +169,7 @@ def test_an_engineer_sees_them_with_their_scores(tmp_path, fedamp_command, monke
     (row,) = [line for line in out.splitlines() if " best (" in line]
     assert f"{100 * spec['score']['validation']:.2f} %" in row
     assert "choose by validation samples" in out
+    assert f"best: by your own {spec['best']['samples']} validation samples" in out
     code, out, _ = fedamp_command("silo", "models", tmp_path / "without")
     assert (code, "no best one is kept: the plan holds out no validation samples" in out) == (0, True)
     code, _, err = fedamp_command("silo", "models", tmp_path / "nowhere")

@@ -94,6 +94,8 @@ def silo_models(bundle: Bundle) -> None:
         table.add_row(one.name, str(one.round), *scores)
     out.print(table)
     say(f"they are in {folder}, each as .safetensors, with a .json that says how to build and feed it")
+    if kept[0].samples is not None:
+        say(f"best: by your own {kept[0].samples} validation samples; chosen: by those of all silos together")
     if any(one.validation is not None for one in kept):
         return say("choose by validation samples; test samples only say how good what you chose is")
     say(

@@ -95,6 +95,7 @@ class Kept:
     round: int  # that made it
     validation: float | None  # None: not held out, or not finite
     test: float | None
+    samples: int | None = None  # of the silo's own that chose it
 
     @property
     def name(self) -> str:
@@ -124,4 +125,12 @@ def kept(folder: Path) -> list[Kept]:
 
 def _kept(tensors: Path, details: Mapping[str, Any]) -> Kept:
     score = details["score"]
-    return Kept(tensors, details["entry"], score["metric"], score["round"], score.get("validation"), score.get("test"))
+    return Kept(
+        tensors,
+        details["entry"],
+        score["metric"],
+        score["round"],
+        score.get("validation"),
+        score.get("test"),
+        details.get(BEST, {}).get("samples"),
+    )
