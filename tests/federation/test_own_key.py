@@ -9,6 +9,7 @@ import pytest
 from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision, silo_keys
 from fedamp.federation.plan_files import read_federation
+from fedamp.federation.processes import ports
 from fedamp.federation.silo import checkup, own_key
 from federation.provisioned import HOSTS, NAMES, make_plan, mode, silo_data
 
@@ -129,6 +130,9 @@ def test_init_takes_the_silos_keys_and_asks_for_them(fedamp_command, tmp_path):
     assert "it is a private key, which never leaves its silo" in refused("--key", "a/a.pub", "--key", "b.pub")
     assert "is the key of no silo named here" in refused("--key", "a/a.pub", "--key", "c.pub")
     assert "both given" in refused("--key", "a/a.pub", "--make-keys")
+    mine = (tmp_path / "b/b.pub").read_bytes()
+    (tmp_path / "b.pub").write_bytes(mine + b"and more\n" + (tmp_path / "a/a.pub").read_bytes())
+    assert provision.read_keys([tmp_path / "b.pub"], ["b"]) == {"b": mine}  # nothing else comes in with it
     (tmp_path / "b.pub").unlink()
     code, out, err = fedamp_command("federation", "init", "fed", *flags, "--key", "a/a.pub", "--key", "b")
     assert code == 0, err
@@ -138,3 +142,38 @@ def test_init_takes_the_silos_keys_and_asks_for_them(fedamp_command, tmp_path):
     assert code == 0, err
     assert [member.name for member in read_federation(Path("fed")).members] == ["a", "b", "c"]
     assert not Path("fed/bundles/c/key").exists()
+
+
+@pytest.mark.slow
+def test_a_silo_takes_part_with_its_own_key_and_then_with_a_new_one(fedamp_command, tmp_path):
+    """Over real processes: its row is the one that it had."""
+    from federation.test_processes import Command
+
+    for name in ("a", "b"):
+        fedamp_command("silo", "key", name)
+    data = silo_data(tmp_path / "own.npz")
+    fedamp_command("data", "schema", data, "--out", "s.json")
+    flags = ["--silos", "a,b", "--schema", "s.json", "--key", "a", "--key", "b", "--port", ports.free_port()]
+    made = fedamp_command("federation", "init", "fed", *flags, "--rounds", 1, "--min-silos", 1, "--method", "fedamp")
+    assert made[0] == 0, made
+    fed = tmp_path / "fed"
+
+    def play(rounds: int) -> None:
+        with (
+            Command(tmp_path / f"up-{rounds}.txt", "federation", "up", fed) as up,
+            Command(tmp_path / f"silo-{rounds}.txt", "silo", "up", tmp_path / "a", "--data", data) as silo,
+        ):
+            assert up.shows("finished; the record is in", 200), up.text + silo.text
+            assert f"round {rounds}/{rounds}: 1 of 2 silos" in up.text
+
+    unpack(fed, "a", tmp_path)
+    play(1)
+    fedamp_command("silo", "key", "a", "--renew")
+    code, _, err = fedamp_command("federation", "rekey", "fed", "a", "a/a.pub")
+    assert code == 0, err
+    unpack(fed, "a", tmp_path)
+    text = (fed / "federation.json").read_text()
+    (fed / "federation.json").write_text(text.replace('"rounds": 1,', '"rounds": 2,'))
+    play(2)
+    assert "continuing after round 1" in (fed / "record/log.txt").read_text()
+    assert "first time" not in (fed / "record/log.txt").read_text().partition("continuing")[2]

@@ -138,7 +138,8 @@ def test_a_new_key_takes_the_old_ones_place(federation, fedamp_command, tmp_path
     bundle = federation / "bundles" / NAMES[1]
     assert ((bundle / "key.pub").read_bytes(), (bundle / "key").exists()) == (public, False)
     assert read_silo_config(bundle).number == 1
-    for silo, words in (("stranger", "has no silo 'stranger'"), (NAMES[1], "is or was"), (NAMES[0], "is or was")):
+    wrong = {"stranger": "has no silo 'stranger'", NAMES[1]: "is or was", NAMES[0]: f"holds the key of {NAMES[1]}"}
+    for silo, words in wrong.items():
         code, _, err = fedamp_command("federation", "rekey", federation, silo, "new.pub")
         assert (code, err.count("\n"), words in err) == (2, 1, True), err
 

@@ -216,10 +216,9 @@ def federation_rekey(
 
     if commands.status(folder)[0] is not None:
         raise UserError(f"the server is up; stop it first: fedamp federation stop {folder}")
-    public = provision.read_key(key)
-    bundle = provision.rekey(folder, silo, public)
+    public = provision.rekey(folder, silo, key)
     say(f"{silo} is known by {silo_keys.fingerprint(public)}: compare by telephone, then start the server again")
-    say(f"for the operator of {silo}, to be unpacked over the old one: {bundle}")
+    say(f"for the operator of {silo}, to be unpacked over the old one: {folder / 'bundles' / silo}.zip")
 
 
 @federation_app.command("try")

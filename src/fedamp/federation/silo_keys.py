@@ -53,6 +53,11 @@ def read_public(public: bytes) -> ec.EllipticCurvePublicKey:
     return key
 
 
+def line(public: bytes, name: str) -> bytes:
+    """Return a public key as one line with the silo's name, whatever else came with it."""
+    return _line(read_public(public)) + f" {name}\n".encode()
+
+
 def comment(public: bytes) -> str:
     """Return what a public line says at its end: the silo's name, if fedamp wrote it."""
     return b" ".join(public.split()[2:]).decode(errors="replace")

@@ -11,7 +11,6 @@ itself; only in a trial (`--make-keys`) it is made here, and in the bundle as `k
 
 from fedamp.federation.provision.create import add as add
 from fedamp.federation.provision.create import init as init
-from fedamp.federation.provision.given_keys import read_key as read_key
 from fedamp.federation.provision.given_keys import read_keys as read_keys
 from fedamp.federation.provision.model_code import code_of as code_of
 from fedamp.federation.provision.renew import rekey as rekey

@@ -17,7 +17,7 @@ def read_keys(given: Sequence[Path], names: Sequence[str]) -> dict[str, bytes]:
             raise UserError(f"{path} is the key of no silo named here; expected NAME.pub, for {', '.join(names)}")
         if path.stem in keys:
             raise UserError(f"{path} is a second key of {path.stem}; give one for each silo")
-        keys[path.stem] = read_key(path, names)
+        keys[path.stem] = read_key(path, path.stem, names)
     if missing := [name for name in names if name not in keys]:
         raise UserError(
             f"there is no key of {', '.join(missing)}; each silo makes its own with `fedamp silo key NAME` and hands "
@@ -27,8 +27,11 @@ def read_keys(given: Sequence[Path], names: Sequence[str]) -> dict[str, bytes]:
     return keys
 
 
-def read_key(path: Path, names: Sequence[str] = ()) -> bytes:
-    """Return a silo's public line from its file NAME.pub; refuse one that says it is another silo's."""
+def read_key(path: Path, name: str, names: Sequence[str]) -> bytes:
+    """Return the public line of the silo with this name, and nothing else that the file may hold.
+
+    `names` are all silos': a file that says it is another one's is refused.
+    """
     try:
         public = path.read_bytes()
         silo_keys.read_public(public)
@@ -37,9 +40,9 @@ def read_key(path: Path, names: Sequence[str] = ()) -> bytes:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     other = silo_keys.comment(public)
-    if other != path.stem and other in names:
-        raise UserError(f"{path} holds the key of {other}; ask {path.stem} for its own")
-    return public.strip() + b"\n"
+    if other != name and other in names:
+        raise UserError(f"{path} holds the key of {other}; ask {name} for its own")
+    return silo_keys.line(public, name)
 
 
 def _files(place: Path, names: Sequence[str]) -> list[Path]:

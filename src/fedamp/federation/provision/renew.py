@@ -11,6 +11,7 @@ from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_federation, write_federation
 from fedamp.federation.provision.address import read_address
 from fedamp.federation.provision.bundle import write_bundle
+from fedamp.federation.provision.given_keys import read_key
 from fedamp.federation.provision.writing import FOLDER, PUBLIC, write
 from fedamp.files import write_whole
 
@@ -42,14 +43,19 @@ def renew(folder: Path, ca_key: Path | None = None) -> datetime:
     return certificates.validity(certificate)[1]
 
 
-def rekey(folder: Path, name: str, public: bytes) -> Path:
-    """Let a silo be known by a new key, with the row that it has; return its new bundle. The server must be down."""
+def rekey(folder: Path, name: str, path: Path) -> bytes:
+    """Let a silo be known by the key in a file, with the row that it has; return its public line.
+
+    The silo gets a new bundle. The server must be down.
+    """
     from fedamp.federation import silo_keys
 
-    federation, digest = read_federation(folder), silo_keys.key_digest(public)
+    federation = read_federation(folder)
     members = {member.name: member for member in federation.members}
     if name not in members:
         raise UserError(f"{folder} has no silo {name!r}; expected one of {', '.join(members)}")
+    public = read_key(path, name, list(members))
+    digest = silo_keys.key_digest(public)
     for member in federation.members:
         if digest in (member.key, *member.former):
             raise UserError(f"this key is or was that of {member.name}; expected a new one")
@@ -65,4 +71,4 @@ def rekey(folder: Path, name: str, public: bytes) -> Path:
         path.unlink()
     # Last of all: until this is written the old key counts, and the same command can be given again.
     write_federation(folder, replace(federation, members=tuple(new if one is old else one for one in members.values())))
-    return folder / "bundles" / f"{name}.zip"
+    return public
