@@ -334,6 +334,85 @@ MUTANTS = (
         'self.config.seed, "halves", self.clients.numbers[i], self.k)',
         "tests/training/test_local_parts.py -k same_in_all_rounds",
     ),
+    # a federation's keys, certificates, logs and kept models
+    Mutant(
+        "federation/provision/bundle.py",
+        "    if private is not None:\n",
+        "    private = private or b'PRIVATE KEY'\n    if private is not None:\n",
+        "tests/federation/test_own_key.py -k never_leaves",
+    ),
+    Mutant(
+        "federation/silo/own_key.py",
+        "if known is not None and silo_keys.key_digest(public) != silo_keys.key_digest(known):",
+        "if False:",
+        "tests/federation/test_own_key.py -k another_silo",
+    ),
+    Mutant(
+        "federation/certificates.py",
+        "if signer.public_key() != authority.public_key():",
+        "if False:",
+        "tests/federation/test_renew.py -k another_authoritys",
+    ),
+    Mutant(
+        "federation/certificates.py",
+        "end if latest is None else min(end, latest)",
+        "end",
+        "tests/federation/test_renew.py -k outlive",
+    ),
+    Mutant(
+        "federation/server/resume.py",
+        '"standings": {now(who): values',
+        '"standings": {who: values',
+        "tests/federation/test_renew.py -k old_row",
+    ),
+    Mutant(
+        "federation/processes/logs.py",
+        "if i in found and place.is_in(found[i])",
+        "if i in found",
+        "tests/federation/test_rotation.py -k each_line_once",
+    ),
+    Mutant(
+        "federation/processes/logs.py",
+        "return dict(reversed(found.items()))",
+        "return dict(found.items())",
+        "tests/federation/test_rotation.py -k each_line_once",
+    ),
+    Mutant(
+        "federation/processes/rotation.py",
+        "and _is(file, path):",
+        "and True:",
+        "tests/federation/test_rotation.py -k moved_away",
+    ),
+    Mutant(
+        "federation/silo/kept_models.py",
+        "if one is None or one == before:",
+        "if one is None:",
+        "tests/federation/test_silo_models.py -k rewritten",
+    ),
+    Mutant(
+        "federation/silo/kept_models.py",
+        '    (folder / f"{BEST}.json").unlink(missing_ok=True)\n',
+        "",
+        "tests/federation/test_silo_models.py -k anothers_scores",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        "self._keep_best(accepted + 1, {",
+        "self._keep_best(accepted, {",
+        "tests/federation/test_silo_models.py -k own_validation",
+    ),
+    Mutant(
+        "federation/silo/ledger.py",
+        "            self.check()\n            write_json",
+        "            write_json",
+        "tests/federation/test_ledger.py -k two_at_once",
+    ),
+    Mutant(
+        "federation/silo/app.py",
+        "    trained = house.ledger.count()  # before anything leaves the silo\n",
+        "    trained = 0\n",
+        "tests/federation/test_ledger.py -k restart",
+    ),
     # statistics
     Mutant(
         "report/stats.py",

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from fedamp.config.reply_limits import Rules
-from fedamp.federation import certificates, provision
+from fedamp.federation import provision, silo_keys
 from fedamp.federation.plan_files import read_federation
 from federation.provisioned import HOSTS, NAMES, make_plan
 
@@ -67,7 +67,7 @@ def test_members_are_known_by_their_keys(federation):
     for number, (name, member) in enumerate(zip(NAMES, read_federation(federation).members, strict=True)):
         public = (federation / "server/keys" / f"{name}.pub").read_bytes()
         assert public.startswith(b"ecdsa-sha2-nistp384 ")
-        assert (member.name, member.number, member.key) == (name, number, certificates.key_digest(public))
+        assert (member.name, member.number, member.key) == (name, number, silo_keys.key_digest(public))
         private = load_ssh_private_key((federation / "bundles" / name / "key").read_bytes(), None)
         assert private.curve.name == "secp384r1"
         # As Flower turns a private key into what its server gets to see.

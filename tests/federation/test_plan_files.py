@@ -42,7 +42,7 @@ def test_what_is_written_is_read(folder):
 def test_the_files_keep_their_fields(folder):
     federation = json.loads((folder / "federation.json").read_text())
     assert list(federation) == ["format", "name", "description", "silos", "rules"]
-    assert federation["silos"][1] == {"name": "b", "number": 1, "key": "cd"}
+    assert federation["silos"][1] == {"name": "b", "number": 1, "key": "cd", "former": []}
     assert list(json.loads((folder / "silo.json").read_text())) == [
         *("format", "federation", "name", "number", "server", "description"),
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedamp.config.reply_limits import Rules
-from fedamp.federation import certificates, provision
+from fedamp.federation import provision, silo_keys
 from fedamp.federation.processes import launch, locks, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from federation.provisioned import NAMES, make_plan, silo_data
@@ -87,7 +87,8 @@ def nothing_left(folder: Path, seconds: float = 20) -> bool:
 def test_silos_get_in_and_a_stranger_does_not(federation, tmp_path):
     stranger = tmp_path / "stranger"
     shutil.copytree(federation / "bundles" / NAMES[2], stranger)
-    (stranger / "key").write_bytes(certificates.make_key_pair(NAMES[2])[0])
+    for file, half in zip(("key", "key.pub"), silo_keys.make_key_pair(NAMES[2]), strict=True):
+        (stranger / file).write_bytes(half)
     data, bundles = tmp_path / "own.npz", [federation / "bundles" / name for name in NAMES]
     with (
         Command(tmp_path / "up.txt", "federation", "up", federation) as up,

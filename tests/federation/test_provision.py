@@ -10,7 +10,7 @@ import pytest
 
 from fedamp import __version__
 from fedamp.config.reply_limits import Rules
-from fedamp.federation import certificates, provision
+from fedamp.federation import provision, silo_keys
 from fedamp.federation.plan_files import read_federation, read_silo_config
 from federation.provisioned import HOSTS, NAMES, make_plan, mode, silo_data
 
@@ -96,7 +96,7 @@ def test_add_gives_a_new_silo_the_next_number(federation):
     after = read_federation(federation).members
     assert after[:3] == before
     assert (after[3].name, after[3].number) == ("wombat-institute", 3)
-    assert after[3].key == certificates.key_digest((federation / "server/keys/wombat-institute.pub").read_bytes())
+    assert after[3].key == silo_keys.key_digest((federation / "server/keys/wombat-institute.pub").read_bytes())
     silo_config = read_silo_config(federation / "bundles/wombat-institute")
     assert (silo_config.number, silo_config.server) == (3, "fl.example.org:9092")
     assert (federation / "bundles" / f"{NAMES[0]}.zip").read_bytes() == bundle
@@ -138,8 +138,9 @@ def test_init_unites_schemas(fedamp_command, tmp_path):
         silo_data(tmp_path / f"{i}.npz", seed=i, rows=30 + i)
         fedamp_command("data", "schema", tmp_path / f"{i}.npz", "--out", f"{i}.json")
     given = [word for i in range(3) for word in ("--schema", f"{i}.json")]
-    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b,c", *given)
-    assert (code, err) == (0, "")
+    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b,c", "--make-keys", *given)
+    assert (code, err.count("\n")) == (0, 1), err
+    assert "private keys were made here" in err
     assert read_federation(Path("fed")).plan.schema.count == 30 + 31 + 32
     assert json.loads(Path("fed/server/address.json").read_text())["listen"] == 9092  # loopback: nothing before it
 
@@ -163,7 +164,7 @@ def test_init_unites_schemas(fedamp_command, tmp_path):
 def test_a_mistake_is_one_line_and_no_folder(fedamp_command, tmp_path, flags, word):
     silo_data(tmp_path / "own.npz")
     fedamp_command("data", "schema", tmp_path / "own.npz", "--out", "s.json")
-    code, _, err = fedamp_command("federation", "init", "fed", "--schema", "s.json", *flags)
+    code, _, err = fedamp_command("federation", "init", "fed", "--schema", "s.json", "--make-keys", *flags)
     assert code == 2
     assert word in err
     assert len(err.splitlines()) == 1
@@ -175,7 +176,7 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
         rows = "".join(f"{i},{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(20))
         (tmp_path / f"{name}.csv").write_text("age,ward,outcome\n" + rows)
         fedamp_command("data", "schema", f"{name}.csv", "--label", "outcome", "--out", f"{name}.json")
-    flags = ["--schema", "a.json", "--schema", "b.json", "--silos", "a,b"]
+    flags = ["--schema", "a.json", "--schema", "b.json", "--silos", "a,b", "--make-keys"]
     code, _, err = fedamp_command("federation", "init", "wrong", *flags, "--label", "outcom")
     assert (code, "the schema predicts 'outcome'" in err) == (2, True)
     code, _, err = fedamp_command("federation", "init", "fed", *flags)
@@ -189,5 +190,7 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
 def test_a_folder_that_can_not_be_made_is_one_line(fedamp_command, tmp_path):
     fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
     for folder in ("/proc/x/fed", 'a"b/fed', "a%b"):
-        code, _, err = fedamp_command("federation", "init", folder, "--schema", "s.json", "--silos", "a,b")
+        code, _, err = fedamp_command(
+            "federation", "init", folder, "--schema", "s.json", "--silos", "a,b", "--make-keys"
+        )
         assert (code, err.count("\n")) == (2, 2 if "warning" in err else 1), err

@@ -122,7 +122,7 @@ def test_without_validation_nothing_is_told_and_nothing_kept(tmp_path):
     assert "take_home" not in told(tmp_path)
     assert "validation_sizes" not in told(tmp_path)["facts"]
     kept = {path.stem for path in (local.houses[0].folder / "models").iterdir()}
-    assert kept == {"own", "received"}
+    assert kept == {"own", "received", "rounds"}
 
 
 def test_models_that_are_gone_are_not_replaced_by_newer_ones(tmp_path):

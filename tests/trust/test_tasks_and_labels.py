@@ -191,7 +191,7 @@ def test_a_federation_tells_what_its_schemas_leave_in_doubt(fedamp_command):
     for name in "uvw":
         fedamp_command("data", "schema", f"silos/{name}.csv", "--label", "y", "--out", f"{name}.json")
         schemas += ["--schema", f"{name}.json"]
-    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "u,v,w", *schemas)
+    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "u,v,w", "--make-keys", *schemas)
     assert code == 0, err
     assert "'no' (in 'u.json') and 'NO' (in 'v.json')" in err
     assert "labels of 'w.json' occur in no other silo" in err

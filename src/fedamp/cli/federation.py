@@ -1,5 +1,6 @@
 """`fedamp federation`: the server's side of a federation over real machines."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,10 @@ def federation_init(
     folder: Annotated[Path, typer.Argument(help="New folder to write to.")],
     silos: Annotated[str, Flag(help="Names of the silos, say hospital-a,hospital-b,hospital-c.")],
     schema: Annotated[list[Path], Flag(help="From `fedamp data schema`; give one for each silo to merge them.")],
+    key: Annotated[list[Path] | None, Flag(help="NAME.pub of a silo, or a folder of them; can be repeated.")] = None,
+    make_keys: Annotated[
+        bool, Flag("--make-keys", help="Make the silos' keys here instead, and put them into the bundles: for trials.")
+    ] = False,
     host: Annotated[list[str] | None, Flag(help="Name or address of the server; can be repeated.")] = None,
     port: Annotated[int, Flag(help="Port that the silos connect to.")] = 9092,
     name: Annotated[str | None, Flag(help="Name of the federation; by default the folder's.")] = None,
@@ -44,7 +49,7 @@ def federation_init(
     config: Config = None,
     details: Annotated[list[str] | None, Flag("--set", help="A detail, say method.sigma=25; can be repeated.")] = None,
 ) -> None:
-    """Make a federation: certificates, keys, the server's folder, a bundle for each silo."""
+    """Make a federation from the silos' schemas and public keys: certificates, the server's folder, their bundles."""
     needs_extra()
     from fedamp.config.sources import read_toml
     from fedamp.data.silos.schema import merge_schemas
@@ -63,21 +68,51 @@ def federation_init(
     agreed = parts[0] if len(parts) == 1 else merge_schemas(parts, paths)
     title, flags = name or folder.absolute().name, given_flags(context)
     plan = Plan(title, configured_for(title, len(names), agreed, config, flags, details or []), agreed)
-    for each in provision.init(
-        folder, names, plan, rules, host or ["localhost"], port, code or provision.code_of(plan)
-    ):
+    keys = _keys(names, key or [], make_keys)
+    code = code or provision.code_of(plan)
+    for each in provision.init(folder, names, plan, rules, host or ["localhost"], port, code, keys):
         warn(each)
     asked = flags.get("task") or (read_toml(config) if config else {}).get("task", "auto")
     for each in schema_warnings(parts, paths, asked):
         warn(each)
     say(f"{folder} holds the federation {title}; read {folder / 'README.md'}")
+    _hand_over(folder, names, keys)
+
+
+def _keys(names: list[str], given: list[Path], make: bool) -> dict[str, bytes] | None:
+    """Return the silos' public keys, or None if they are to be made here."""
+    from fedamp.federation import provision
+
+    if given and make:
+        raise UserError("--key and --make-keys are both given; expected one: silos' own keys, or a trial")
+    return None if make else provision.read_keys(given, names)
+
+
+def _hand_over(folder: Path, names: list[str], keys: Mapping[str, bytes] | None) -> None:
+    """Say which bundle is for whom, and what to compare by telephone."""
+    from fedamp.federation import certificates, silo_keys
+
+    authority = folder / "server" / "ca.crt"
     for each in names:
-        say(f"for the operator of {each}: {folder / 'bundles' / each}.zip")
+        compare = "" if keys is None else f"; its key: {silo_keys.fingerprint(keys[each])}"
+        say(f"for the operator of {each}: {folder / 'bundles' / each}.zip{compare}")
+    if keys is not None:
+        say(f"the authority, as `fedamp silo check` shows it: {certificates.fingerprint(authority.read_bytes())}")
+        return say("compare keys and authority by telephone with each silo before you start the server")
+    warn(
+        "the silos' private keys were made here and are in the bundles, so whoever sees a bundle can pose as its silo: "
+        "good for a trial; otherwise let each silo make its own (fedamp silo key NAME)"
+    )
 
 
 @federation_app.command("add")
 def federation_add(
-    folder: Folder, silos: Annotated[str, Flag(help="Names of the new silos, say hospital-d,hospital-e.")]
+    folder: Folder,
+    silos: Annotated[str, Flag(help="Names of the new silos, say hospital-d,hospital-e.")],
+    key: Annotated[list[Path] | None, Flag(help="NAME.pub of a silo, or a folder of them; can be repeated.")] = None,
+    make_keys: Annotated[
+        bool, Flag("--make-keys", help="Make the silos' keys here instead, and put them into the bundles: for trials.")
+    ] = False,
 ) -> None:
     """Add silos to a federation."""
     needs_extra()
@@ -85,10 +120,10 @@ def federation_add(
     from fedamp.federation.server import commands
 
     names = [part.strip() for part in silos.split(",") if part.strip()]
-    for warning in provision.add(folder, names):
+    keys = _keys(names, key or [], make_keys)
+    for warning in provision.add(folder, names, keys):
         warn(warning)
-    for each in names:
-        say(f"for the operator of {each}: {folder / 'bundles' / each}.zip")
+    _hand_over(folder, names, keys)
     if commands.status(folder)[0] is not None:
         say("the server is up: stop it and start it again to let them in; it continues where it left off")
 
@@ -106,17 +141,24 @@ def federation_up(
 ) -> None:
     """Run the server until the last round is done; stopped and started again, it continues where it left off."""
     needs_extra()
+    from fedamp.federation import expiry
     from fedamp.federation.server import commands
 
+    for text in expiry.check_server(folder):
+        warn(text)
     commands.up(folder, host, port, say)
 
 
 @federation_app.command("status")
 def federation_status(folder: Folder) -> None:
     """Show whether the server is up, and which silos are in."""
+    needs_extra()
+    from fedamp.federation import expiry
     from fedamp.federation.server import commands
 
     pid, said = commands.status(folder)
+    for text in expiry.at_server(folder):
+        warn(text)
     say(f"the server is up, as process {pid}" if pid else "the server is not up")
     if not said:
         return say("no round has been played yet")
@@ -143,6 +185,38 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 
     commands.admit(folder, silo)
     say(f"{silo} may take part again, from the next round on")
+
+
+@federation_app.command("renew")
+def federation_renew(
+    folder: Folder,
+    ca_key: Annotated[Path | None, Flag(help="The authority's ca.key, from the safe place where it is.")] = None,
+) -> None:
+    """Renew the server's certificate. The silos need nothing."""
+    needs_extra()
+    from fedamp.federation import provision
+
+    end = provision.renew(folder, ca_key)
+    say(f"the server's certificate is valid until {end:%Y-%m-%d}; the silos need nothing")
+    say("to use it, stop the server and start it again; if nginx is in front of it: nginx -s reload")
+
+
+@federation_app.command("rekey")
+def federation_rekey(
+    folder: Folder,
+    silo: Annotated[str, typer.Argument(help="A silo that has a new key.")],
+    key: Annotated[Path, typer.Argument(help="Its new NAME.pub.")],
+) -> None:
+    """Let a silo be known by a new key; its row stays its own. The old key is refused from then on."""
+    needs_extra()
+    from fedamp.federation import provision, silo_keys
+    from fedamp.federation.server import commands
+
+    if commands.status(folder)[0] is not None:
+        raise UserError(f"the server is up; stop it first: fedamp federation stop {folder}")
+    public = provision.rekey(folder, silo, key)
+    say(f"{silo} is known by {silo_keys.fingerprint(public)}: compare by telephone, then start the server again")
+    say(f"for the operator of {silo}, to be unpacked over the old one: {folder / 'bundles' / silo}.zip")
 
 
 @federation_app.command("try")

@@ -4,15 +4,31 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from fedamp.cli.terminal import fail, needs_extra, out, say
+from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
+from fedamp.errors import UserError
 
 Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
 Data = Annotated[Path, Flag(help="Your data: a csv or npz file, or a folder of them. It stays there.")]
 
 silo_app = typer.Typer(help="A federation over real machines: a silo's side.", no_args_is_help=True)
+
+
+@silo_app.command("key")
+def silo_key(
+    silo: Annotated[Path, typer.Argument(help="The silo's name, say hospital-a: a folder of that name holds the key.")],
+    renew: Annotated[bool, Flag("--renew", help="Make a key that replaces the one in use.")] = False,
+) -> None:
+    """Make your silo's key. The private half never leaves the folder; the operator gets the .pub file."""
+    needs_extra()
+    from fedamp.federation.silo import own_key
+
+    public, fingerprint = own_key.make(silo, renew)
+    say(f"hand over to the federation's operator: {public}")
+    say(f"then compare by telephone: {fingerprint}")
 
 
 @silo_app.command("check")
@@ -47,10 +63,46 @@ def silo_up(
             "takes about twice as long.",
         ),
     ] = False,
+    max_rounds: Annotated[
+        int | None,
+        Flag(min=1, help="Most rounds that this silo trains, by its own count (run/ledger.json); by default any."),
+    ] = None,
 ) -> None:
     """Take part in the federation until Ctrl-C."""
     needs_extra()
-    from fedamp.federation.silo import checkup, connect
+    from fedamp.federation.silo import checkup, connect, server_seen
 
     silo_config = checkup.check_quickly(bundle, data)
-    connect.up(silo_config, bundle, data, say, alone)
+    for text in server_seen.endings(silo_config.server, bundle / "ca.crt"):
+        warn(text)
+    connect.up(silo_config, bundle, data, say, alone, max_rounds)
+
+
+@silo_app.command("models")
+def silo_models(bundle: Bundle) -> None:
+    """List the models that your silo has at home, with their scores."""
+    from fedamp.federation.silo import kept_models
+
+    folder = bundle / "run" / "models"
+    kept = kept_models.kept(folder)
+    if not kept:
+        raise UserError(f"{folder} has no models yet; they come with the first round")
+    metric = kept[0].metric
+    table = Table("model", "of round", f"{metric} on validation samples", "on test samples")
+    for one in kept:
+        scores = (_score(value, metric) for value in (one.validation, one.test))
+        table.add_row(one.name, str(one.round), *scores)
+    out.print(table)
+    say(f"they are in {folder}, each as .safetensors, with a .json that says how to build and feed it")
+    if kept[0].samples is not None:
+        say(f"best: by your own {kept[0].samples} validation samples; chosen: by those of all silos together")
+    if any(one.validation is not None for one in kept):
+        return say("choose by validation samples; test samples only say how good what you chose is")
+    say(
+        "no best one is kept: the plan holds out no validation samples (federation init --validation 0.2), and test "
+        "samples are not there to choose by"
+    )
+
+
+def _score(value: float | None, metric: str) -> str:
+    return "-" if value is None else in_words(100 * value if metric == "accuracy" else value, metric)

@@ -1,4 +1,4 @@
-"""Certificates and keys: the federation's own authority, the server's certificate, a key pair for each silo.
+"""Certificates: the federation's own authority and the server's certificate. The silos' keys are in `silo_keys`.
 
 Elliptic curves throughout. Private keys are never encrypted with a passphrase, as services must start by themselves:
 the files' permissions protect them.
@@ -6,7 +6,6 @@ the files' permissions protect them.
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -37,15 +36,20 @@ def make_authority(name: str) -> tuple[bytes, bytes]:
     return _pem(builder.sign(key, hashes.SHA384())), _private(key)
 
 
-def make_server_certificate(authority: bytes, authority_key: bytes, hosts: Sequence[str]) -> tuple[bytes, bytes]:
-    """Return certificate and private key of a server that is reached by these names and addresses."""
+def make_server_certificate(
+    authority: bytes, authority_key: bytes, hosts: Sequence[str], own_key: bytes | None = None
+) -> tuple[bytes, bytes]:
+    """Return certificate and private key of a server that is reached by these names and addresses.
+
+    The key is a new one, or `own_key`. The certificate ends when the authority's does, at the latest.
+    """
     issuer = x509.load_pem_x509_certificate(authority)
-    signer = serialization.load_pem_private_key(authority_key, None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise UserError("the authority's key is of the wrong kind; expected the ca.key that fedamp wrote")
-    key = ec.generate_private_key(ec.SECP256R1())
+    signer = _signer(issuer, authority_key)
+    key = ec.generate_private_key(ec.SECP256R1()) if own_key is None else _read_private(own_key, "server.key")
     names = [_general_name(host) for host in dict.fromkeys([*hosts, *ALWAYS])]
-    builder = _builder(_subject([*hosts, *ALWAYS][0]), issuer.subject, key.public_key(), SERVER_DAYS)
+    builder = _builder(
+        _subject([*hosts, *ALWAYS][0]), issuer.subject, key.public_key(), SERVER_DAYS, issuer.not_valid_after_utc
+    )
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(sign_certificates=False), critical=True)
@@ -56,51 +60,53 @@ def make_server_certificate(authority: bytes, authority_key: bytes, hosts: Seque
     return _pem(builder.sign(signer, hashes.SHA384())), _private(key)
 
 
-def make_key_pair(name: str) -> tuple[bytes, bytes]:
-    """Return a silo's private key and its public line, both in OpenSSH's format, which Flower reads."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
-    line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return private, line + f" {name}\n".encode()
-
-
-def key_digest(public: bytes) -> str:
-    """Return a silo's identity: the SHA-256, in hex, of its public key as Flower's server app is given it.
-
-    Flower turns the OpenSSH line into PEM (SubjectPublicKeyInfo) when a key is registered; those bytes are hashed.
-    """
-    key = serialization.load_ssh_public_key(public)
-    pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(pem).hexdigest()
-
-
-def check_private(key: bytes) -> None:
-    """Refuse what is not a silo's private key."""
-    try:
-        read = serialization.load_ssh_private_key(key, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        read = None
-    if not isinstance(read, ec.EllipticCurvePrivateKey):
-        raise UserError("the file `key` is damaged or not a silo's key; unpack the bundle again")
-
-
 def validity(certificate: bytes) -> tuple[datetime, datetime]:
     """Return from when to when a certificate is valid."""
-    try:
-        read = x509.load_pem_x509_certificate(certificate)
-    except ValueError:
-        raise UserError("the file `ca.crt` is damaged or not a certificate; unpack the bundle again") from None
+    read = _read_certificate(certificate)
     return read.not_valid_before_utc, read.not_valid_after_utc
 
 
+def fingerprint(certificate: bytes) -> str:
+    """Return the SHA-256 of a certificate, as people compare it: `openssl x509 -noout -fingerprint -sha256`."""
+    return _read_certificate(certificate).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _read_certificate(certificate: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise UserError("the file is damaged or not a certificate; unpack the bundle again") from None
+
+
+def _read_private(key: bytes, name: str) -> ec.EllipticCurvePrivateKey:
+    try:
+        read = serialization.load_pem_private_key(key, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        read = None
+    if not isinstance(read, ec.EllipticCurvePrivateKey):
+        raise UserError(f"the key is damaged or of the wrong kind; expected the {name} that `fedamp` wrote")
+    return read
+
+
+def _signer(authority: x509.Certificate, authority_key: bytes) -> ec.EllipticCurvePrivateKey:
+    """Return the authority's key; refuse that of another one."""
+    signer = _read_private(authority_key, "ca.key")
+    if signer.public_key() != authority.public_key():
+        raise UserError("this ca.key is not that of the federation's authority; expected the one that `init` wrote")
+    return signer
+
+
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    days: int,
+    latest: datetime | None = None,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    end = now + timedelta(days=days)
     builder = x509.CertificateBuilder(issuer, subject, public, x509.random_serial_number())
-    builder = builder.not_valid_before(now - CLOCKS).not_valid_after(now + timedelta(days=days))
+    builder = builder.not_valid_before(now - CLOCKS).not_valid_after(end if latest is None else min(end, latest))
     return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
 
 

@@ -29,6 +29,7 @@ class Member:
     name: str
     number: int  # its coordinate for random numbers, fixed when the silo is provisioned
     key: str  # SHA-256 of its public key, in hex
+    former: tuple[str, ...] = ()  # the same of keys that it had before, by which older records know it
 
 
 @dataclass(frozen=True)

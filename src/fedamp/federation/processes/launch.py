@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fedamp.federation.processes import rotation
+
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE = 10.0  # seconds that a program has to end by itself
 
@@ -37,8 +39,7 @@ def running(
     command: Sequence[str], env: Mapping[str, str], log: Path, grace: float = GRACE
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command alongside this process, its output in a file; when the block ends, so does all that it started."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    with rotation.writable(log) as output:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(REAPER), str(grace), *command],
             stdin=subprocess.DEVNULL,

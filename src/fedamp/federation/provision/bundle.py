@@ -14,9 +14,18 @@ from fedamp.federation.plan_files import write_silo_config
 from fedamp.federation.provision.model_code import copy_code
 from fedamp.federation.provision.writing import FOLDER, SCRIPT, SECRET, create, fill, write
 
+OWN_KEY = {
+    "unpack": "Unpack the bundle where you ran `fedamp silo key $silo`: it comes into that folder, beside your `key`.",
+    "key_origin": "You made it, and nobody else has it.",
+}
+KEY_FROM_SERVER = {
+    "unpack": "Unpack this folder to a place that only you can read.",
+    "key_origin": "It was made on the server, as for a trial, and came with the bundle.",
+}
 
-def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: bytes) -> None:
-    """Write a silo's bundle, and pack it."""
+
+def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, public: bytes) -> None:
+    """Write a silo's bundle, and pack it; the private key is in it only if it was made here, for a trial."""
     bundles = folder / "bundles"
     bundle = bundles / silo_config.name
     shutil.rmtree(bundle, ignore_errors=True)  # of an `add` that was interrupted
@@ -27,9 +36,12 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: 
         "server": silo_config.server,
         "version": __version__,
     }
+    about_key = OWN_KEY if private is None else KEY_FROM_SERVER
+    values |= {name: text.replace("$silo", silo_config.name) for name, text in about_key.items()}
     write_silo_config(bundle, silo_config)
     write(bundle / "ca.crt", (folder / "server/ca.crt").read_bytes())
-    write(bundle / "key", private, SECRET)
+    if private is not None:
+        write(bundle / "key", private, SECRET)
     write(bundle / "key.pub", public)
     copy_code(folder / "server/code", bundle / "code")
     fill("start-silo.sh", bundle / "start.sh", values, SCRIPT)
@@ -39,7 +51,7 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes, public: 
 
 
 def _zip(bundle: Path, target: Path) -> None:
-    """Pack a bundle; the entries carry their permissions, and the archive is as secret as the key in it."""
+    """Pack a bundle; the entries carry their permissions, and the archive is as secret as a key that may be in it."""
     target.unlink(missing_ok=True)
     with os.fdopen(create(target, SECRET), "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in [bundle, *sorted(bundle.rglob("*"))]:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,9 +34,20 @@ TWO = (
 
 
 def init(
-    folder: Path, silos: list[str], plan: Plan, rules: Rules, hosts: list[str], port: int, code: Path | None
+    folder: Path,
+    silos: list[str],
+    plan: Plan,
+    rules: Rules,
+    hosts: list[str],
+    port: int,
+    code: Path | None,
+    keys: Mapping[str, bytes] | None = None,
 ) -> list[str]:
-    """Write a new federation, wholly or not at all; return warnings. `code` is that of a user's own model."""
+    """Write a new federation, wholly or not at all; return warnings. `code` is that of a user's own model.
+
+    `keys` are the silos' public keys by name; None makes key pairs here, for trials, with the private ones in the
+    bundles.
+    """
     check_names(silos)
     check_title(plan.name)
     if len(silos) < 2:
@@ -57,8 +68,8 @@ def init(
         _write_keys(made, plan, address)
         copy_code(code, made / "server/code")
         check_code(plan, code, made / "server/code")
-        write_server(made, folder, plan, address)
-        members = _add_members(made, plan, address, silos, 0)
+        write_server(made, folder, plan, address, makes_keys=keys is None)
+        members = _add_members(made, plan, address, silos, 0, keys)
         write_federation(made, Federation(plan, tuple(members), rules))
     return [TWO] if len(silos) == 2 else []
 
@@ -95,8 +106,8 @@ def _write_keys(made: Path, plan: Plan, address: Address) -> None:
     write(made / "server" / ADDRESS, (json.dumps(asdict(address), indent=2) + "\n").encode())
 
 
-def add(folder: Path, names: list[str]) -> list[str]:
-    """Add silos to a federation; return warnings, of which there are none so far."""
+def add(folder: Path, names: list[str], keys: Mapping[str, bytes] | None = None) -> list[str]:
+    """Add silos to a federation; return warnings, of which there are none so far. `keys` as for `init`."""
     federation = read_federation(folder)
     known = [member.name for member in federation.members]
     check_names([*known, *names])
@@ -104,7 +115,7 @@ def add(folder: Path, names: list[str]) -> list[str]:
         raise UserError("no silos are named; expected one or more names")
     number = max(member.number for member in federation.members) + 1
     (folder / "bundles").mkdir(mode=FOLDER, exist_ok=True)
-    members = _add_members(folder, federation.plan, read_address(folder), names, number)
+    members = _add_members(folder, federation.plan, read_address(folder), names, number, keys)
     # Last of all: until this is written the new silos do not exist, and the same command can be given again.
     write_federation(folder, replace(federation, members=(*federation.members, *members)))
     return []
@@ -120,15 +131,22 @@ def check_plan(plan: Plan) -> None:
     assemble(config, Material(clients, outputs, task, schema=plan.schema))
 
 
-def _add_members(folder: Path, plan: Plan, address: Address, names: Sequence[str], number: int) -> list[Member]:
+def _add_members(
+    folder: Path,
+    plan: Plan,
+    address: Address,
+    names: Sequence[str],
+    number: int,
+    keys: Mapping[str, bytes] | None,
+) -> list[Member]:
     """Write a bundle for each silo, numbered from `number` on."""
-    from fedamp.federation import certificates
+    from fedamp.federation import silo_keys
 
     members = []
     for name in names:
-        private, public = certificates.make_key_pair(name)
+        private, public = silo_keys.make_key_pair(name) if keys is None else (None, keys[name])
         write_bundle(folder, SiloConfig(plan, name, number, address.server), private, public)
         write(folder / "server/keys" / f"{name}.pub", public)
-        members.append(Member(name, number, certificates.key_digest(public)))
+        members.append(Member(name, number, silo_keys.key_digest(public)))
         number += 1
     return members

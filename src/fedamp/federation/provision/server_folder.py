@@ -21,8 +21,20 @@ NO_DOOR = (
     "$server. To let other machines in, make a federation with `--host NAME`."
 )
 
+PUBLIC_KEYS = {
+    "hand_over": "Give each silo's operator their own `bundles/NAME.zip`, and no other. It holds no secret, but it "
+    "must arrive unchanged:\n   telephone each silo, and compare its key and the authority with what `init` showed.",
+    "secret_keys": "",
+}
+PRIVATE_KEYS = {
+    "hand_over": "Give each silo's operator their own `bundles/NAME.zip`, and no other, over a channel that keeps it "
+    "secret: it holds\n   the silo's private key, since this is a trial (`--make-keys`). Then delete `bundles/NAME` "
+    "and `bundles/NAME.zip` here.",
+    "secret_keys": " Each `bundles/NAME/key`: whoever has it\ncan pose as that silo.",
+}
 
-def write_server(made: Path, folder: Path, plan: Plan, address: Address) -> None:
+
+def write_server(made: Path, folder: Path, plan: Plan, address: Address, makes_keys: bool = False) -> None:
     """Write what the server needs apart from keys to `made`, which becomes `folder`."""
     server = made / "server"
     values = {
@@ -33,6 +45,7 @@ def write_server(made: Path, folder: Path, plan: Plan, address: Address) -> None
         "hosts": " ".join(address.hosts),
         "port": str(address.port),
         "listen": str(address.listen),
+        **(PRIVATE_KEYS if makes_keys else PUBLIC_KEYS),
     }
     values["door"] = Template(NO_DOOR if address.port == address.listen else DOOR).substitute(values)
     fill("nginx.conf", server / "nginx.conf", values)

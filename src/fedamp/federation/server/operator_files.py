@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.federation.plan import Federation, Member
+from fedamp.federation.processes import rotation
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import ServerState
 from fedamp.federation.wire.encoding import one_line
@@ -36,8 +37,8 @@ class OperatorFiles:
     def say(self, text: str) -> None:
         """Write a line to the log."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n")
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n"
+        rotation.append(self.folder / LOG, line.encode())
 
     def status(self, state: str) -> None:
         """Write who is in, who is missing, and since when."""

@@ -86,6 +86,7 @@ class Record:
             resume.check_whole(self.folder)
         saved = run.begin(config, schema_to_json(self.federation.plan.schema), torch.device("cpu"))
         if saved is not None:
+            saved = resume.with_present_keys(saved, self.federation.members)
             resume.check_members(self.keys, saved.how["members"])
             self.state.restore(saved)
             self.seconds = saved.how["seconds"]

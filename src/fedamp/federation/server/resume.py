@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fedamp.federation.server.outbox import Life
 from fedamp.federation.server.round_lines import padded
 from fedamp.federation.server.state import ServerState
 from fedamp.files import read_json, write_json, write_whole
-from fedamp.records.checkpoints import load_checkpoint
+from fedamp.records.checkpoints import Checkpoint, load_checkpoint
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, LINES, read_lines
 
@@ -48,6 +49,22 @@ def check_members(now: Sequence[str], before: Sequence[str]) -> None:
             "silos were removed from federation.json, or reordered; restore their order (new ones come last). "
             "To keep a silo out, delete server/keys/NAME.pub and server/run"
         )
+
+
+def with_present_keys(saved: Checkpoint, members: Sequence[Member]) -> Checkpoint:
+    """Return a checkpoint with the silos' present keys in place of those that they had when it was written."""
+    present = {old: member.key for member in members for old in member.former}
+
+    def now(who: str) -> str:
+        return present.get(who, who)
+
+    how = {
+        **saved.how,
+        "members": [now(who) for who in saved.how["members"]],
+        "order": [now(who) for who in saved.how["order"]],
+        "standings": {now(who): values for who, values in saved.how["standings"].items()},
+    }
+    return replace(saved, how=how)
 
 
 def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: int) -> None:

@@ -23,7 +23,9 @@ from flwr.clientapp import ClientApp
 
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
+from fedamp.federation.processes import rotation
 from fedamp.federation.silo.alone import against_alone, begins_late
+from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
 from fedamp.rows import Message as Received
@@ -40,24 +42,31 @@ class House:
     data: Path
     folder: Path  # for memory, models and log
     alone: bool = False  # whether it also trains a model alone
+    max_rounds: int | None = None  # that it trains, by its own ledger
 
     def open(self, theirs: Any) -> Silo:
         """Return the silo, ready to train."""
         return open_silo(self.config, self.data, self.folder, theirs, self.alone)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The rounds that it has trained."""
+        return Ledger(self.folder, self.max_rounds)
+
     def log(self, text: str) -> None:
         """Write a line for the silo's operator; a full disk must neither end the round nor reach the server."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / LOG).open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            rotation.append(self.folder / LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
 
 
 def house_of(context: Context) -> House:
     """Return the house whose paths `fedamp silo up` gave to the SuperNode."""
     bundle = Path(str(context.node_config["bundle"]))
     alone = bool(context.node_config.get("alone", False))
-    return House(read_silo_config(bundle), Path(str(context.node_config["data"])), bundle / RUN, alone)
+    most = context.node_config.get("max-rounds")
+    data = Path(str(context.node_config["data"]))
+    return House(read_silo_config(bundle), data, bundle / RUN, alone, None if most is None else int(str(most)))
 
 
 def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
@@ -121,6 +130,7 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
         _take(silo, house, message)
         house.log(f"what the silos' held-out samples chose for all is {silo.models / 'chosen.safetensors'}")
         return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
+    house.ledger.check()
     house.log(f"first contact with the federation {silo.config.plan.name!r}: {silo.samples} training samples")
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
@@ -130,12 +140,16 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
     _take(silo, house, message)
+    house.ledger.check()
     received = decode(arrays, silo.templates()[0])
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
     reply, metrics = silo.play(k, accepted, received)
+    trained = house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     _log_alone(silo, house, k, received)
+    if trained == house.max_rounds:
+        house.log(f"round {k}: this was the last of the {trained} rounds that --max-rounds allows; it trains no more")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import ssl
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +15,9 @@ from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
+from fedamp.federation.silo import own_key
 
-FILES = (SILO, SCHEMA, "ca.crt", "key")
-WAIT = 10.0  # seconds for the server to answer
+FILES = (SILO, SCHEMA, "ca.crt")
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
 
 
@@ -40,7 +37,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     if complete.fault:
         return
     silo_config = read_silo_config(bundle)
-    yield _try("key", lambda: _key(bundle / "key"))
+    yield _try("key", lambda: own_key.check(bundle, silo_config.name))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("version", lambda: _version(silo_config, bundle))
     readable = _try("data", lambda: _data(silo_config, data))
@@ -83,19 +80,9 @@ def _bundle(bundle: Path) -> str:
     return f"silo {silo_config.name} of the federation {silo_config.plan.name}"
 
 
-def _key(key: Path) -> str:
-    from fedamp.federation import certificates
-
-    certificates.check_private(key.read_bytes())
-    mode = stat.S_IMODE(key.stat().st_mode)
-    if mode & 0o077:
-        key.chmod(0o600)
-        return f"others could read it (mode {mode:o}); now only you can"
-    return ""
-
-
 def _certificate(path: Path) -> str:
     from fedamp.federation import certificates
+    from fedamp.federation.silo import server_seen
 
     start, end = certificates.validity(path.read_bytes())
     now = datetime.now(UTC)
@@ -104,7 +91,8 @@ def _certificate(path: Path) -> str:
             f"{path} is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d}, and this machine's clock says "
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
-    return f"of the authority, valid until {end:%Y-%m-%d}"
+    note = f"of the authority {certificates.fingerprint(path.read_bytes())}, valid until {end:%Y-%m-%d}"
+    return _with_warning(note, server_seen.authority_ending(path))
 
 
 def _version(silo_config: SiloConfig, bundle: Path) -> str:
@@ -132,25 +120,15 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:
-    host, _, port = silo_config.server.rpartition(":")
-    host = host.strip("[]")
-    context = ssl.create_default_context(cafile=str(authority))
-    connection = http.client.HTTPSConnection(host, int(port), timeout=WAIT, context=context)
-    try:
-        connection.request("GET", "/health")
-        date = connection.getresponse().getheader("Date")
-    except ssl.SSLCertVerificationError as error:
-        raise UserError(f"{silo_config.server} is not the federation's server: {error.verify_message}") from None
-    except (OSError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UserError(
-            f"{silo_config.server} can't be reached ({why}); is the server up, and its port open? "
-            "(--offline skips this check)"
-        ) from None
-    finally:
-        connection.close()
-    _clock(date)
-    return f"{silo_config.server} answers, and is the right server"
+    from fedamp.federation.silo import server_seen
+
+    seen = server_seen.look_at(silo_config.server, authority)
+    _clock(seen.date)
+    return _with_warning(f"{silo_config.server} answers, and is the right server", server_seen.server_ending(seen))
+
+
+def _with_warning(note: str, warning: str) -> str:
+    return f"{note}; warning: {warning}" if warning else note
 
 
 def _clock(date: str | None) -> None:

@@ -27,18 +27,21 @@ NODE, LOG = "node.toml", "node.log"
 Say = Callable[[str], None]
 
 
-def command_of(bundle: Path, data: Path, alone: bool = False) -> list[str]:
+def command_of(bundle: Path, data: Path, alone: bool = False, max_rounds: int | None = None) -> list[str]:
     """Return the command that connects a silo; write down for its app where bundle and data are, and what it does."""
     node = bundle / "run" / NODE
     node.parent.mkdir(mode=0o700, exist_ok=True)
     # A file, not the command line: paths may hold quotes and spaces, and other users could list them.
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
     beside = "alone = true\n" if alone else ""
+    beside += f"max-rounds = {max_rounds}\n" if max_rounds is not None else ""
     node.write_text("bundle = {}\ndata = {}\n".format(*texts) + beside, encoding="utf-8")
     return [sys.executable, "-m", "fedamp.federation.silo.node", str(bundle)]
 
 
-def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False) -> None:
+def up(
+    silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False, max_rounds: int | None = None
+) -> None:
     """Take part until Ctrl-C; whenever Flower's program ends, it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
@@ -52,7 +55,7 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool 
         while True:
             began = time.monotonic()
             flower = logs.Follower(log)
-            with launch.running(command_of(bundle, data, alone), env, log) as process:
+            with launch.running(command_of(bundle, data, alone, max_rounds), env, log) as process:
                 seen = _follow(process, flower, follower, say)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")

@@ -15,13 +15,13 @@ from typing import Any
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
-from fedamp.federation.silo import alone
+from fedamp.federation.silo import alone, kept_models
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import metric_names
 from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
-from fedamp.records.take_home import CHOSEN, ENTRIES
+from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
 from fedamp.runs.material import outputs_of, silo_material
@@ -79,6 +79,8 @@ class Silo:
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
         self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
+        kept_models.keep_round(self.models, k, models)
+        self._keep_best(k, scores)
         return reply, self._leaving({**self._counts(), "train-seconds": seconds, **losses, **scores})
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
@@ -87,7 +89,14 @@ class Silo:
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, dict.fromkeys(models, accepted))
+        self._keep_best(accepted + 1, {name: score for name, score in scores.items() if ".received." in name})
         return self._leaving({**self._counts(), **scores})
+
+    def _keep_best(self, k: int, scores: Mapping[str, float]) -> None:
+        """Keep the model that does best on the silo's own validation samples; those for testing never choose."""
+        if held_out := self.setup.clients.validation:
+            method, metric = self.setup.method, self.setup.trainer.task.metric
+            kept_models.keep_best(self.models, k, scores, HeldOut((len(held_out[0]),), metric, method.scored))
 
     def _leaving(self, metrics: dict[str, float]) -> dict[str, float]:
         """Return the metrics that the server may know."""
