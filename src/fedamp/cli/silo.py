@@ -1,5 +1,6 @@
 """`fedamp silo`: a silo's side of a federation over real machines."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 from rich.text import Text
 
 from fedamp.cli.terminal import fail, needs_extra, out, say
+from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 
 Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
@@ -54,3 +56,26 @@ def silo_up(
 
     silo_config = checkup.check_quickly(bundle, data)
     connect.up(silo_config, bundle, data, say, alone)
+
+
+@silo_app.command("status")
+def silo_status(bundle: Bundle, as_json: AsJson = False) -> None:
+    """Show whether the silo is connected, its last round, and how its own models do."""
+    from fedamp.federation.silo.live import in_words
+    from fedamp.federation.silo.overview import overview
+
+    found = overview(bundle)
+    if as_json:
+        return say(json.dumps(found, allow_nan=False))
+    for line in in_words(found):
+        say(line)
+
+
+@silo_app.command("watch")
+def silo_watch(bundle: Bundle, port: WatchPort = 0, token_file: TokenFile = None) -> None:
+    """Serve a live page about this silo alone to this machine, and metrics for Prometheus, until Ctrl-C."""
+    needs_extra("prometheus_client")
+    from fedamp.federation.silo import live
+    from fedamp.federation.watch.page import watch
+
+    watch(live.view(bundle), port, token_file, say)

@@ -22,7 +22,15 @@ from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
 
 LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
-NEVER = {"state": "never came", "since": None, "seen": None, "strikes": 0, "refused": 0, "samples": None, "reason": None}
+NEVER = {
+    "state": "never came",
+    "since": None,
+    "seen": None,
+    "strikes": 0,
+    "refused": 0,
+    "samples": None,
+    "reason": None,
+}
 
 
 @dataclass(frozen=True)

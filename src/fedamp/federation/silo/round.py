@@ -15,7 +15,7 @@ from typing import Any
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
-from fedamp.federation.silo import alone
+from fedamp.federation.silo import alone, diary
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import metric_names
@@ -79,7 +79,9 @@ class Silo:
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
         self.memory.save(k, state, began_from=accepted)
         self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
-        return reply, self._leaving({**self._counts(), "train-seconds": seconds, **losses, **scores})
+        metrics = {**self._counts(), "train-seconds": seconds, **losses, **scores}
+        diary.note_round(self.models.parent, k, trainer.task.metric, metrics)
+        return reply, self._leaving(metrics)
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
         """Take what the server sends after the last round: keep the models, and return their scores."""
@@ -87,6 +89,9 @@ class Silo:
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, dict.fromkeys(models, accepted))
+        received = {name: score for name, score in scores.items() if ".received." in name}  # the others are known
+        metric = self.setup.trainer.task.metric
+        diary.note_round(self.models.parent, accepted + 1, metric, {**self._counts(), **received}, ended=True)
         return self._leaving({**self._counts(), **scores})
 
     def _leaving(self, metrics: dict[str, float]) -> dict[str, float]:
