@@ -34,8 +34,8 @@ def test_the_last_refusals_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(diary, "KEPT", 4)
     for number in range(diary.KEPT + 5):
         diary.note_refusal(tmp_path, "it failed", f"Traceback\n  line\nValueError: {number}\n")
-    kept = [line["reason"] for line in diary.refusals(tmp_path)]
-    assert (len(kept), kept[-1]) == (diary.KEPT, f"ValueError: {diary.KEPT + 4}")
+    kept = [(line["number"], line["reason"]) for line in diary.refusals(tmp_path)]
+    assert (len(kept), kept[-1]) == (diary.KEPT, (diary.KEPT + 5, f"ValueError: {diary.KEPT + 4}"))
 
 
 def test_a_silo_notes_its_rounds_and_its_refusals(tmp_path):

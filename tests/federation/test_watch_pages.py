@@ -23,7 +23,7 @@ SERVER_SILO_KEYS = {
 SILO_KEYS = {
     "silo", "federation", "server", "method", "up", "process", "connection", "connection_since", "connection_reason",
     "round", "rounds", "ended", "last_round", "round_seconds", "seconds_left", "train_seconds", "samples", "metric",
-    "scores", "models_folder", "models", "refusals",
+    "scores", "models_folder", "models", "refused", "refusals",
 }  # fmt: skip
 
 
@@ -77,7 +77,9 @@ def test_a_federation_that_has_not_begun_has_the_same_keys(tmp_path, fedamp_comm
     assert {key for silo in found["silos"] for key in silo} == SERVER_SILO_KEYS
     assert (found["state"], found["round"], found["mean"]) == ("not begun", 0, None)
     assert "No round has been scored yet" in page.resources(server_live.view(tmp_path))[""].body().decode()
-    assert "is not running" in json.loads(page.resources(server_live.view(tmp_path))["data.json"].body())["parts"]["head"]
+    assert (
+        "is not running" in json.loads(page.resources(server_live.view(tmp_path))["data.json"].body())["parts"]["head"]
+    )
     bundle = tmp_path / "bundles" / NAMES[0]
     found = json.loads(fedamp_command("silo", "status", bundle, "--json")[1])
     assert found.keys() == SILO_KEYS

@@ -2,7 +2,8 @@
 
 rounds.jsonl     a line for each round, in order: the silo's own scores and counts. A round that is played again takes
                  the place of what was there, and of all that came after it
-refusals.jsonl   when the silo did not take part, what the server was told, and what stays here; the last hundred
+refusals.jsonl   when the silo did not take part, what the server was told, and what stays here; the last hundred,
+                 numbered from the first one ever
 connection.json  whether the silo is connected, and since when
 
 Nothing here leaves the silo, and nothing here is about another one. A full disk must not end a round.
@@ -55,10 +56,12 @@ def note_round(folder: Path, k: int, metric: str, metrics: Mapping[str, float], 
 
 def note_refusal(folder: Path, public: str, private: str) -> None:
     """Write down that the silo did not take part: what the server was told, and the reason that stays here."""
-    line = {"time": now(), "told": public, "reason": private.strip().splitlines()[-1] if private.strip() else ""}
+    reason = private.strip().splitlines()[-1] if private.strip() else ""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        lines = [*refusals(folder), line][-KEPT:]
+        before = refusals(folder)
+        number = before[-1]["number"] + 1 if before else 1
+        lines = [*before, {"number": number, "time": now(), "told": public, "reason": reason}][-KEPT:]
         write_whole(folder / REFUSALS, "".join(json.dumps(each) + "\n" for each in lines).encode())
 
 

@@ -27,7 +27,7 @@ def overview(bundle: Path) -> dict[str, Any]:
     """Return a silo in numbers; its keys stay as they are."""
     config = read_silo_config(bundle)
     run = bundle / RUN
-    lines = diary.rounds(run)
+    lines, refusals = diary.rounds(run), diary.refusals(run)
     trained = [line for line in lines if not line.get("ended")]
     last = lines[-1] if lines else {}
     pid, connection = locks.holder(run / "up.lock"), read_json(run / diary.CONNECTION) or {}
@@ -55,7 +55,8 @@ def overview(bundle: Path) -> dict[str, Any]:
         "scores": _scores(lines),
         "models_folder": str((run / "models").absolute()),
         "models": models(run / "models"),
-        "refusals": diary.refusals(run),
+        "refused": refusals[-1]["number"] if refusals else 0,
+        "refusals": refusals,
     }
 
 

@@ -53,8 +53,8 @@ def silo_metrics(overview: Mapping[str, Any]) -> bytes:
         for entry, score in overview["scores"].items():
             if score["test"] is not None:
                 scores.add_metric([entry], score["test"])
-        refusals = CounterMetricFamily("fedamp_refusals", "Times that this silo did not take part, of those kept.")
-        refusals.add_metric([], len(overview["refusals"]))
+        refusals = CounterMetricFamily("fedamp_refusals", "Times that this silo did not take part.")
+        refusals.add_metric([], overview["refused"])
         found += [connected, scores, refusals]
     return _text(found)
 
