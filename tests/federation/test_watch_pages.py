@@ -205,13 +205,29 @@ def test_a_damaged_folder_is_told_on_the_page(tmp_path):
     assert b"fedamp_up 0.0" in resources["metrics"].body()
 
 
-def test_files_are_read_once_a_second_however_many_ask(tmp_path):
+def test_files_are_read_when_they_have_changed_and_once_a_second_at_most(tmp_path, monkeypatch):
     looks = []
-    view = page.View("silo", "any", lambda: looks.append(1) or page.Look({"up": False}), lambda overview: b"")
-    resources = page.resources(view)
+
+    def look():
+        looks.append(1)
+        return page.Look({"up": False})
+
+    view = page.View("silo", "any", look, [tmp_path / "file", tmp_path], tmp_path / "lock", lambda overview: b"")
+    ask = page.resources(view)["status.json"].body
     for _ in range(5):
-        resources["status.json"].body()
+        ask()
+        (tmp_path / "file").write_text(f"{len(looks)}")
     assert len(looks) == 1
+    monkeypatch.setattr(page, "NOT_MORE_OFTEN", 0.0)
+    for _ in range(5):
+        ask()
+    assert len(looks) == 2
+    (tmp_path / "another").touch()
+    ask()
+    assert len(looks) == 3
+    with locks.only_one(tmp_path / "lock", "it"):
+        ask()
+        assert len(looks) == 4
 
 
 def test_watch_says_where_it_is_once_and_ends_with_ctrl_c(watched, fedamp_command, monkeypatch):

@@ -82,7 +82,8 @@ def test_every_other_path_is_nothing(watcher, path):
 
 @pytest.mark.parametrize(
     "hosts", [[], ["evil.example"], ["evil.example:{port}"], ["127.0.0.1"], ["localhost:1"],
-              ["127.0.0.1:{port}.evil.example"], ["127.0.0.1:{port}", "evil.example"], ["0.0.0.0:{port}"], ["127.0.0.2:{port}"]],
+              ["127.0.0.1:{port}.evil.example"], ["127.0.0.1:{port}", "evil.example"], ["0.0.0.0:{port}"],
+              ["127.0.0.2:{port}"]],
 )  # fmt: skip
 def test_another_name_for_this_address_is_refused(watcher, hosts):
     hosts = [host.format(port=watcher.port) for host in hosts]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes.logs import tail
+from fedamp.federation.server.flower_server import server_of
 from fedamp.federation.server.overview import Seen, overview, played, see
 from fedamp.federation.watch.metrics import server_metrics
 from fedamp.federation.watch.page import Look, View
@@ -26,7 +27,15 @@ ABSENCES, LINES_SHOWN = 12, 20
 
 def view(folder: Path) -> View:
     """Return what the operator of a federation sees."""
-    return View("server", read_federation(folder).plan.name, lambda: look(folder), server_metrics)
+    places = [folder / "federation.json", folder / "record"]
+    return View(
+        "server",
+        read_federation(folder).plan.name,
+        lambda: look(folder),
+        places,
+        server_of(folder).lock,
+        server_metrics,
+    )
 
 
 def look(folder: Path) -> Look:

@@ -29,7 +29,9 @@ LINES_SHOWN, REFUSALS_SHOWN = 20, 12
 
 def view(bundle: Path) -> View:
     """Return what the operator of a silo sees."""
-    return View("silo", read_silo_config(bundle).name, lambda: look(bundle), silo_metrics)
+    places = [bundle / "silo.json", bundle / RUN, bundle / RUN / "models"]
+    name, lock = read_silo_config(bundle).name, bundle / RUN / "up.lock"
+    return View("silo", name, lambda: look(bundle), places, lock, silo_metrics)
 
 
 def look(bundle: Path) -> Look:

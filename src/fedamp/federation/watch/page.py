@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedamp.errors import UserError
-from fedamp.federation.processes import launch
+from fedamp.federation.processes import launch, locks
 from fedamp.federation.watch.serving import METRICS, Resource, Watcher
 from fedamp.federation.watch.tokens import read_token
 from fedamp.report.page import asset, plotly, templates
@@ -39,6 +41,8 @@ class View:
     kind: str
     title: str
     look: Callable[[], Look]
+    places: Sequence[Path]  # the files and folders that a look depends on: if none has changed, nor has what is seen
+    lock: Path  # held while what is looked at is running
     metrics: Callable[[Mapping[str, Any]], bytes]
 
 
@@ -56,7 +60,7 @@ def watch(view: View, port: int, token_file: Path | None, say: Say) -> None:
 
 def resources(view: View) -> dict[str, Resource]:
     """Return all that a page consists of, by name."""
-    look = _shared(view.look)
+    look = _shared(view)
     script, style = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
     frame = templates(HERE, "fedamp.report").get_template(f"{view.kind}_page.html").render(title=view.title)
     fixed = {
@@ -94,19 +98,36 @@ def _page_data(view: View, look: Look) -> dict[str, Any]:
     return {"fault": "", "parts": parts, "plots": dict(look.plots)}
 
 
-def _shared(look: Callable[[], Look]) -> Callable[[], Look]:
-    """Return the same look to all who ask within a second; a folder that can't be read is a fault to show."""
-    lock, last, at = threading.Lock(), Look({}), -NOT_MORE_OFTEN
+def _shared(view: View) -> Callable[[], Look]:
+    """Return the same look to all who ask within a second, or until something has changed."""
+    turn, last, at, known = threading.Lock(), Look({}), -math.inf, None
 
     def now() -> Look:
-        nonlocal last, at
-        with lock:
+        nonlocal last, at, known
+        with turn:
             if time.monotonic() - at >= NOT_MORE_OFTEN:
-                try:
-                    last = look()
-                except UserError as error:
-                    last = Look({"fault": str(error)}, fault=str(error))
+                found = locks.holder(view.lock), [_stamp(place) for place in view.places]
+                if found != known:
+                    last, known = _look(view), found
                 at = time.monotonic()
             return last
 
     return now
+
+
+def _look(view: View) -> Look:
+    """Look; a folder that can't be read is a fault to show."""
+    try:
+        return view.look()
+    except UserError as error:
+        return Look({"fault": str(error)}, fault=str(error))
+
+
+def _stamp(place: Path) -> object:
+    """Return what changes with a file, or with the files in a folder."""
+    try:
+        if place.is_dir():
+            return sorted((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size) for entry in os.scandir(place))
+        return place.stat().st_mtime_ns, place.stat().st_size
+    except OSError:  # not there, or deleted at this very moment
+        return None
