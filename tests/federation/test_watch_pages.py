@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedamp.federation.processes import locks
 from fedamp.federation.server import live as server_live
+from fedamp.federation.server.overview import overview, see
 from fedamp.federation.silo import live as silo_live
 from fedamp.federation.watch import page
 from federation.provisioned import NAMES
@@ -86,6 +87,19 @@ def test_a_federation_that_has_not_begun_has_the_same_keys(tmp_path, fedamp_comm
     assert fedamp_command("silo", "status", bundle)[1] == "The silo is not running. No round has been played yet.\n"
 
 
+def test_refused_replies_are_counted_over_restarts(tmp_path):
+    made = Watched(tmp_path, NAMES, lie, rounds=3)
+    made.serve(rounds=2)
+    before = overview(see(tmp_path))
+    assert before["refused_replies"] == 2
+    record = made.serve()
+    after = overview(see(tmp_path))
+    assert (after["refused_replies"], after["silos"][2]["refused"]) == (3, 3)
+    assert before["last_round"] <= after["last_round"]
+    record.begin()
+    assert overview(see(tmp_path))["last_round"] == after["last_round"]
+
+
 def test_the_servers_page_shows_all_silos(watched):
     found = json.loads(page.resources(server_live.view(watched.folder))["data.json"].body())
     assert found["fault"] == ""
@@ -147,14 +161,14 @@ def test_a_silos_page_has_nothing_of_the_others(watched):
 
 def test_the_connection_of_a_silo(tmp_path):
     from fedamp.federation.silo import diary
-    from fedamp.federation.silo.overview import overview
+    from fedamp.federation.silo.overview import overview as of_silo
 
     bundle = Watched(tmp_path, NAMES).bundle(0)
     (bundle / "run").mkdir()
     diary.note_connection(bundle / "run", "trying again", "the server does not know this silo's key")
-    assert (overview(bundle)["up"], overview(bundle)["connection"]) == (False, "not running")
+    assert (of_silo(bundle)["up"], of_silo(bundle)["connection"]) == (False, "not running")
     with locks.only_one(bundle / "run/up.lock", "it"):
-        assert (overview(bundle)["up"], overview(bundle)["connection"]) == (True, "trying again")
+        assert (of_silo(bundle)["up"], of_silo(bundle)["connection"]) == (True, "trying again")
         assert "does not know this silo" in silo_live.look(bundle).values["lead"]
 
 
