@@ -1,5 +1,6 @@
 """A page behind a secret: who gets it, and that nobody else learns anything."""
 
+import contextlib
 import http.client
 import re
 import socket
@@ -19,14 +20,22 @@ RESOURCES = {
 }
 
 
-@pytest.fixture
-def watcher():
-    with Watcher(RESOURCES, token=TOKEN) as server:
+@contextlib.contextmanager
+def served(token):
+    with Watcher(RESOURCES, token=token) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.fixture
+def watcher():
+    with served(TOKEN) as server:
         yield server
-        server.shutdown()
-        thread.join(10)
 
 
 def ask(watcher, path, method="GET", host=None, **headers):
@@ -114,10 +123,8 @@ def test_metrics_for_whoever_has_the_token(watcher):
     assert ask(watcher, "/metrics", Authorization=f"Bearer {TOKEN}")[:2] == (200, b"the metrics")
     for given in (f"Basic {TOKEN}", "Bearer ", "Bearer x", TOKEN, f"Bearer {watcher.secret}", "Bearer é"):
         assert ask(watcher, "/metrics", Authorization=given.encode("latin-1"))[:2] == (404, b"")
-    with Watcher(RESOURCES) as without:
-        threading.Thread(target=without.serve_forever, kwargs={"poll_interval": 0.02}).start()
+    with served(None) as without:
         assert ask(without, "/metrics", Authorization="Bearer None")[:2] == (404, b"")
-        without.shutdown()
 
 
 def test_secrets_are_compared_in_constant_time(watcher, monkeypatch):
