@@ -413,6 +413,67 @@ MUTANTS = (
         "    trained = 0\n",
         "tests/federation/test_ledger.py -k restart",
     ),
+    # live pages
+    Mutant(
+        "federation/watch/serving.py",
+        "if len(given) != 1 or given[0] not in hosts:",
+        "if len(given) != 1:",
+        "tests/federation/test_watch_serving.py -k another_name",
+    ),
+    Mutant(
+        "federation/watch/serving.py",
+        "if len(given) != 1 or given[0] not in hosts:",
+        "if not given or given[0] not in hosts:",
+        "tests/federation/test_watch_serving.py -k another_name",
+    ),
+    Mutant(
+        "federation/watch/serving.py",
+        "if slash and _same(secret, self.secret):",
+        "if slash and secret.startswith(self.secret[:8]):",
+        "tests/federation/test_watch_serving.py -k every_other_path",
+    ),
+    Mutant(
+        "federation/watch/serving.py",
+        "and self.token is not None:",
+        "and True:",
+        "tests/federation/test_watch_serving.py -k has_the_token",
+    ),
+    Mutant(
+        "federation/watch/serving.py",
+        "return not from_elsewhere or",
+        "return True or",
+        "tests/federation/test_watch_serving.py -k another_page",
+    ),
+    Mutant(
+        "federation/watch/serving.py",
+        "self._answer(405 if code == 501 else code)",
+        "super().send_error(code)",
+        "tests/federation/test_watch_serving.py -k only_get",
+    ),
+    Mutant(
+        "federation/watch/page.py",
+        "if found != known:",
+        "if known is None:",
+        "tests/federation/test_watch_pages.py -k have_changed",
+    ),
+    Mutant(
+        "federation/silo/diary.py",
+        'if each["round"] < k]',
+        'if each["round"] != k]',
+        "tests/federation/test_diary.py -k in_order",
+    ),
+    Mutant(
+        "federation/silo/live.py",
+        'shift = 1 if entry == "received" else 0',
+        "shift = 0",
+        "tests/federation/test_watch_pages.py -k what_is_its_own",
+    ),
+    Mutant(
+        "federation/server/state.py",
+        "reason, standing.refused + 1",
+        "reason, standing.refused",
+        "tests/federation/test_watch_pages.py -k status_as_json",
+    ),
     # statistics
     Mutant(
         "report/stats.py",

@@ -20,6 +20,7 @@ LOADED_WHERE_USED = {
     "platformdirs",
     "pooch",
     "cryptography",
+    "prometheus_client",
 }
 
 

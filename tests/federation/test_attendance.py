@@ -8,6 +8,7 @@ import torch
 
 from fedamp.config.reply_limits import Rules
 from fedamp.federation.plan import SiloConfig
+from fedamp.federation.server import attendance
 from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, plan_of, write_silos
 
@@ -30,6 +31,23 @@ def test_a_silo_that_comes_late_gets_a_row_and_one_that_leaves_keeps_it(tmp_path
     # The method's own rule for a late client, by hand.
     made = engine_with_late_client(plan, there)
     assert torch.equal(record.state.method_state.rows["w"].params, made)
+
+
+def test_who_is_there_before_a_round_can_begin_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(attendance, "POLL", 0.0)
+    data, looks = write_silos(tmp_path / "data"), []
+
+    def online():
+        silos = json.loads((tmp_path / "record" / "status.json").read_text())["silos"]
+        looks.append({silo["name"]: (silo["state"], silo["seen"] is not None) for silo in silos})
+        return [0] if len(looks) < 3 else [0, 1]
+
+    local = Local(tmp_path, plan_of(data, rounds=1), data, Rules(min_silos=2), online=online)
+    local.serve()
+    never = {"silo-1": ("never came", False), "silo-2": ("never came", False)}
+    assert looks[0] == {"silo-0": ("never came", False), **never}
+    assert looks[2] == {"silo-0": ("here", True), **never}
+    assert looks[-1]["silo-1"] == ("in", True)
 
 
 def _done(folder):

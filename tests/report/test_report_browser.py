@@ -1,38 +1,17 @@
 """The report in a real browser, where there is one."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from browsing import browser as browser
 from fedamp.report import write_report
 from run_folders import EVIL, grouped_xi, write_run
 
 pytestmark = pytest.mark.slow
-sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 GROUPS = [0, 0, 0, 1, 1, 1]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip(f"no browser is installed: none of {', '.join(names)} is on the path")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

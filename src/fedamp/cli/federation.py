@@ -1,5 +1,6 @@
 """`fedamp federation`: the server's side of a federation over real machines."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from rich.table import Table
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.run import Config
 from fedamp.cli.terminal import needs_extra, out, say, warn
+from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.config.reply_limits import Rules
 from fedamp.config.run_config import FAULTS, MACHINE, RunConfig
 from fedamp.errors import UserError
@@ -150,12 +152,16 @@ def federation_up(
 
 
 @federation_app.command("status")
-def federation_status(folder: Folder) -> None:
+def federation_status(folder: Folder, as_json: AsJson = False) -> None:
     """Show whether the server is up, and which silos are in."""
     needs_extra()
     from fedamp.federation import expiry
     from fedamp.federation.server import commands
 
+    if as_json:
+        from fedamp.federation.server.overview import overview, see
+
+        return say(json.dumps(overview(see(folder)), allow_nan=False))
     pid, said = commands.status(folder)
     for text in expiry.at_server(folder):
         warn(text)
@@ -168,6 +174,16 @@ def federation_status(folder: Folder) -> None:
         shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
+
+
+@federation_app.command("watch")
+def federation_watch(folder: Folder, port: WatchPort = 0, token_file: TokenFile = None) -> None:
+    """Serve a live page about the federation to this machine, and metrics for Prometheus, until Ctrl-C."""
+    needs_extra("prometheus_client")
+    from fedamp.federation.server import live
+    from fedamp.federation.watch.page import watch
+
+    watch(live.view(folder), port, token_file, say)
 
 
 @federation_app.command("stop")

@@ -1,5 +1,6 @@
 """`fedamp silo`: a silo's side of a federation over real machines."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
+from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.errors import UserError
 
 Flag = typer.Option
@@ -106,3 +108,26 @@ def silo_models(bundle: Bundle) -> None:
 
 def _score(value: float | None, metric: str) -> str:
     return "-" if value is None else in_words(100 * value if metric == "accuracy" else value, metric)
+
+
+@silo_app.command("status")
+def silo_status(bundle: Bundle, as_json: AsJson = False) -> None:
+    """Show whether the silo is connected, its last round, and how its own models do."""
+    from fedamp.federation.silo.live import in_words
+    from fedamp.federation.silo.overview import overview
+
+    found = overview(bundle)
+    if as_json:
+        return say(json.dumps(found, allow_nan=False))
+    for line in in_words(found):
+        say(line)
+
+
+@silo_app.command("watch")
+def silo_watch(bundle: Bundle, port: WatchPort = 0, token_file: TokenFile = None) -> None:
+    """Serve a live page about this silo alone to this machine, and metrics for Prometheus, until Ctrl-C."""
+    needs_extra("prometheus_client")
+    from fedamp.federation.silo import live
+    from fedamp.federation.watch.page import watch
+
+    watch(live.view(bundle), port, token_file, say)

@@ -180,10 +180,10 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def needs_extra() -> None:
-    """Raise if the packages of a federation are not installed."""
+def needs_extra(*more: str) -> None:
+    """Raise if the packages of a federation, or more of its extra, are not installed."""
     from importlib.util import find_spec
 
-    if missing := [name for name in ("flwr", "cryptography") if find_spec(name) is None]:
+    if missing := [name for name in ("flwr", "cryptography", *more) if find_spec(name) is None]:
         verb = "is" if len(missing) == 1 else "are"
         raise UserError(f"{' and '.join(missing)} {verb} not installed; run: pip install 'fedamp[federation]'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedamp.records.facts import Facts
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
 MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
 INPUTS = "inputs.json"
+CHECKPOINTS = "checkpoint-*.safetensors"
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,33 @@ class RunRecord:
         return Facts.of((self.result or {}).get("facts") or {})
 
     def xi(self) -> NDArray[np.float32] | None:
-        """Return the collaboration weights of each round `(K, m, m)`, for methods that have them."""
+        """Return the collaboration weights of each round `(K, m, m)`, for methods that have them.
+
+        Of a run that is under way, they are those of its newest checkpoint.
+        """
         from safetensors.numpy import load_file
 
         try:
             weights: NDArray[np.float32] = load_file(self.path / XI)["xi"]
         except FileNotFoundError:
-            return None
+            return _xi_so_far(self.path)
         except Exception as error:  # safetensors raises a different exception for every kind of damage
             raise UserError(f"{self.path / XI} can't be read ({error}); the folder is damaged") from None
         return weights
+
+
+def _xi_so_far(folder: Path) -> NDArray[np.float32] | None:
+    """Return the collaboration weights in the newest checkpoint that can be read, without the models in it."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in sorted(folder.glob(CHECKPOINTS), reverse=True):
+        # A run that is under way may delete it at this very moment.
+        with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="numpy") as file:
+            if "xi" not in file.keys():  # noqa: SIM118 (it is not a dict)
+                return None
+            weights: NDArray[np.float32] = file.get_tensor("xi")
+            return weights
+    return None
 
 
 def read_run(path: Path) -> RunRecord:

@@ -34,7 +34,7 @@ def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 
 def _method(group: Group, share: int) -> dict[str, Any]:
-    weights = [(trial, xi) for trial in group.trials if (xi := _xi(trial)) is not None]
+    weights = [(trial, xi) for trial in group.trials if (xi := xi_of(trial)) is not None]
     known = [(xi, groups) for trial, xi in weights if (groups := trial.facts.groups)]
     return {
         "name": group.label,
@@ -46,7 +46,7 @@ def _method(group: Group, share: int) -> dict[str, Any]:
             for client, score in zip(np.flatnonzero(trial.counted), trial.per_client, strict=True)
         ],
         "recovery": _band([recovery(xi, groups) for xi, groups in known]) if known else None,
-        "xi": _weights(*weights[0], share) if weights else None,
+        "xi": weights_of(*weights[0], share) if weights else None,
     }
 
 
@@ -66,10 +66,11 @@ def recovery(xi: NDArray[Any], groups: Sequence[int]) -> NDArray[np.float64]:
 
 
 def _first_xi(group: Group) -> NDArray[np.float32] | None:
-    return next((xi for trial in group.trials if (xi := _xi(trial)) is not None), None)
+    return next((xi for trial in group.trials if (xi := xi_of(trial)) is not None), None)
 
 
-def _xi(trial: Trial) -> NDArray[np.float32] | None:
+def xi_of(trial: Trial) -> NDArray[np.float32] | None:
+    """Return a run's collaboration weights `(K, m, m)`; None if it has none yet."""
     xi, num_clients = trial.record.xi(), trial.scores.shape[1]
     if xi is not None and (xi.ndim != 3 or xi.shape[1:] != (num_clients, num_clients)):
         raise UserError(
@@ -96,7 +97,7 @@ def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
     return {"mean": _list(mean), "low": _list(low), "high": _list(high)}
 
 
-def _weights(trial: Trial, xi: NDArray[np.float32], share: int) -> dict[str, Any]:
+def weights_of(trial: Trial, xi: NDArray[np.float32], share: int) -> dict[str, Any]:
     """Return one run's weights, a byte each, of as many rounds as fit into the run's share of the page."""
     m = xi.shape[1]
     keep = min(len(xi), max(2, share // (m * m)))

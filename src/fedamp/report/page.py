@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedamp.errors import UserError
 from fedamp.records.reading import read_runs
@@ -16,6 +17,9 @@ from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
 from fedamp.report.table import Row, rows_of
 from fedamp.report.who_helps import who_helps
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def write_report(folders: list[Path], out: Path | None = None, against: str | None = None) -> Path:
@@ -35,29 +39,46 @@ def write_report(folders: list[Path], out: Path | None = None, against: str | No
 
 def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
     """Return the page's HTML: page.html with all values escaped, and our own style, scripts and data in it."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    here = files("fedamp.report")
-    plotly = gzip.decompress((here / "plotly-cartesian.min.js.gz").read_bytes()).decode("utf-8")
-    environment = Environment(
-        loader=PackageLoader("fedamp.report", ""),
+    # Markup: files of this package, and JSON that can't end its element, go in as they are. All else is escaped.
+    return (
+        templates("fedamp.report")
+        .get_template("page.html")
+        .render(
+            content=content(blocks, rows),
+            who_helps=who_helps(blocks),
+            alone=against_alone(blocks),
+            data=Markup(as_json(figures(blocks))),
+            style=Markup(asset("page.css")),
+            plotly=Markup(plotly()),
+            script=Markup(asset("charts.js") + asset("page.js")),
+        )
+    )
+
+
+def templates(*packages: str) -> Environment:
+    """Return the templates in these packages; what is put into them is escaped."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package, "") for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    # Markup: files of this package, and JSON that can't end its element, go in as they are. All else is escaped.
-    return environment.get_template("page.html").render(
-        content=content(blocks, rows),
-        who_helps=who_helps(blocks),
-        alone=against_alone(blocks),
-        data=Markup(as_json(figures(blocks))),
-        style=Markup((here / "page.css").read_text(encoding="utf-8")),
-        plotly=Markup(plotly),
-        script=Markup((here / "page.js").read_text(encoding="utf-8")),
-    )
+
+
+def asset(name: str, package: str = "fedamp.report") -> str:
+    """Return a file of the page: its style, or a script."""
+    return (files(package) / name).read_text(encoding="utf-8")
+
+
+def plotly() -> str:
+    """Return the script that draws."""
+    return gzip.decompress((files("fedamp.report") / "plotly-cartesian.min.js.gz").read_bytes()).decode("utf-8")
 
 
 def as_json(value: object) -> str:

@@ -36,13 +36,14 @@ def who_helps(blocks: Sequence[Block]) -> list[WhoHelps]:
     for block in blocks:
         where = f", {block.label}" if block.label else ""
         for group in block.groups:
-            trial, found = next(((each, it) for each in group.trials if (it := _read(each))), (None, None))
+            trial, found = next(((each, it) for each in group.trials if (it := read_helping(each))), (None, None))
             if trial is not None and found is not None:
-                parts.append(_part(f"{group.label}, seed {trial.seed}{where}", found, client_names(trial)))
+                parts.append(part_of(f"{group.label}, seed {trial.seed}{where}", found, client_names(trial)))
     return parts
 
 
-def _read(trial: Trial) -> Helping | None:
+def read_helping(trial: Trial) -> Helping | None:
+    """Return what a run's method found out about its clients; None if it does not say, or not yet."""
     clients = trial.scores.shape[1]
     try:
         found = helping(trial.record.lines)
@@ -55,7 +56,8 @@ def _read(trial: Trial) -> Helping | None:
     return found
 
 
-def _part(label: str, found: Helping, names: list[str]) -> WhoHelps:
+def part_of(label: str, found: Helping, names: list[str]) -> WhoHelps:
+    """Return the section's part about one run: sentence, table and plots."""
     numbered = names == [f"client {number}" for number in range(len(names))]
     gains = [None if gain is None else 100 * gain for gain in found.gain]
     return WhoHelps(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedamp.federation.moments import now
 from fedamp.federation.server.observer import Observer
 from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import ServerState
@@ -72,11 +73,12 @@ class Attendance:
             if enough or time.monotonic() > end:
                 if late := [who for who in nodes if who not in self.state.order]:
                     self.state.join(late, Rows.cat([self.first_model(who) for who in late]))
+                self.observer.status("running")
                 return nodes
             if (text := self._waiting(len(nodes))) != said:  # once, not at every look
                 said = text
                 self.observer.say(text)
-                self.observer.status("waiting")
+            self.observer.status("waiting")
             time.sleep(POLL)
 
     def _are_returning(self, nodes: Mapping[str, int]) -> bool:
@@ -94,6 +96,9 @@ class Attendance:
             self.state.admit(identity)
             self.observer.say(f"{self.names[identity]} is let in again")
         nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
+        for who in self.names:
+            if who in nodes:
+                self.state.standing(who).seen = now()
         return {who: nodes[who] for who in self.names if who in nodes and not self.state.standing(who).aside}
 
     def _waiting(self, there: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedamp.federation.moments import now
 from fedamp.federation.plan import Federation, Member
 from fedamp.federation.processes import rotation
 from fedamp.federation.server.observer import PlayedRound
@@ -22,7 +23,15 @@ from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
 
 LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
-NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "reason": None}
+NEVER = {
+    "state": "never came",
+    "since": None,
+    "seen": None,
+    "strikes": 0,
+    "refused": 0,
+    "samples": None,
+    "reason": None,
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ class OperatorFiles:
             "state": state,
             "round": self.state.k,
             "rounds": self.federation.plan.config.rounds,
-            "updated": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "updated": now(),
+            "last_round": self.state.counted_at,
             "silos": [self._silo(member) for member in self.federation.members],
         }
         write_whole(self.folder / STATUS, (json.dumps(value, indent=2) + "\n").encode())
@@ -66,7 +76,9 @@ class OperatorFiles:
             "number": member.number,
             "state": word,
             "since": standing.since,
+            "seen": standing.seen,
             "strikes": standing.strikes,
+            "refused": standing.refused,
             "samples": standing.samples,
             "reason": standing.reason,
         }

@@ -94,6 +94,7 @@ class Record:
             self.say(f"continuing after round {self.state.k}")
         before = read_json(self.folder / STATUS) or {"silos": []}
         resume.restore_strikes(self.state, before["silos"], self.federation.members)
+        self.state.counted_at = before.get("last_round")
         self.state.choice = self._held_out(run.lines()).choice
         life = resume.next_life(self.folder)
         self.status("waiting")

@@ -81,6 +81,9 @@ def restore_strikes(state: ServerState, silos: Sequence[Mapping[str, Any]], memb
     """Remember from a status file who was set aside, even if no round has counted since."""
     keys = {member.name: member.key for member in members}
     for silo in silos:
+        if silo["name"] in keys and silo.get("refused"):
+            standing = state.standing(keys[silo["name"]])
+            standing.refused = max(standing.refused, silo["refused"])
         if silo["name"] in keys and silo["strikes"]:
             standing = state.standing(keys[silo["name"]])
             standing.strikes, standing.reason = silo["strikes"], silo["reason"]

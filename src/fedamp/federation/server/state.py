@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedamp.config.reply_limits import Rules
+from fedamp.federation.moments import now
 from fedamp.federation.wire import reply_form
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
@@ -32,6 +33,8 @@ class Standing:
     reason: str | None = None  # why the last reply was not taken
     since: int | None = None  # the round since which it has been missing
     samples: int | None = None
+    refused: int = 0  # bad replies in all
+    seen: str | None = None  # when it was last online or replied
     lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
 
 
@@ -59,6 +62,7 @@ class ServerState:
     standings: dict[str, Standing] = field(default_factory=dict)
     sent: State | None = None  # the state as it was when the present round was sent
     message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
+    counted_at: str | None = None  # when the last round that counts ended
     choice: Candidate | None = None  # what held-out samples have chosen for all silos so far: they are told
 
     def __post_init__(self) -> None:
@@ -116,8 +120,10 @@ class ServerState:
         diagnostics = self.method.diagnostics(self.sent)
         self.method_state = self.method.server_receive(self.sent, reply, present)
         self.k += 1
+        self.counted_at = now()
         for who in here:
             standing = self.standing(who)
+            standing.seen = self.counted_at
             standing.accepted, standing.samples = self.k, replies[who].samples
             standing.strikes, standing.reason, standing.since = 0, None, None
             if (measured := self._measured(who, replies[who])) is not None:
@@ -130,7 +136,7 @@ class ServerState:
     def strike(self, identity: str, reason: str) -> bool:
         """Note a bad reply, and return whether the silo is set aside for it."""
         standing = self.standing(identity)
-        standing.strikes, standing.reason = standing.strikes + 1, reason
+        standing.strikes, standing.reason, standing.refused = standing.strikes + 1, reason, standing.refused + 1
         standing.aside = standing.strikes >= self.rules.strikes
         return standing.aside
 

@@ -24,6 +24,7 @@ from flwr.clientapp import ClientApp
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import rotation
+from fedamp.federation.silo import diary
 from fedamp.federation.silo.alone import against_alone, begins_late
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
@@ -115,6 +116,7 @@ def _refusal(public: str, house: House | None, private: str) -> RecordDict:
         print(f"not taking part: {private}", file=sys.stderr)
     else:
         house.log(f"not taking part: {private}")
+        diary.note_refusal(house.folder, public, private)
     return RecordDict({"refusal": ConfigRecord({"reason": public})})
 
 

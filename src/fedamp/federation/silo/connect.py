@@ -17,6 +17,7 @@ from pathlib import Path
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
+from fedamp.federation.silo import diary
 
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 STEADY = 120.0  # a connection that held this long was a good one
@@ -51,19 +52,23 @@ def up(
         log = logs.begin_log(run / LOG)
         env = launch.environment(run / "flwr", bundle / "code")
         say(f"silo {silo_config.name} is taking part at {silo_config.server}; press Ctrl-C to leave")
+        diary.note_connection(run, "connecting")
         pause = PAUSE
         while True:
             began = time.monotonic()
             flower = logs.Follower(log)
             with launch.running(command_of(bundle, data, alone, max_rounds), env, log) as process:
-                seen = _follow(process, flower, follower, say)
+                seen = _follow(process, flower, follower, say, run)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")
+            diary.note_connection(run, "trying again", _reason(seen))
             time.sleep(pause)
             pause = min(2 * pause, LONGEST)
 
 
-def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.Follower, say: Say) -> list[str]:
+def _follow(
+    process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.Follower, say: Say, run: Path
+) -> list[str]:
     """Pass on the client app's lines until Flower's program ends; return the last lines of that program."""
     seen: list[str] = []
     connected, patience, ended = False, time.monotonic() + PATIENCE, False
@@ -74,9 +79,11 @@ def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.F
         if not connected and any(CONNECTED in line for line in new):
             connected = True
             say("connected; waiting for work")
+            diary.note_connection(run, "connected")
         if not connected and time.monotonic() > patience:
             patience = math.inf
             say("no answer from the server yet; still trying")
+            diary.note_connection(run, "no answer yet")
         for line in app.lines():
             say(line)
     return seen

@@ -15,7 +15,7 @@ from typing import Any
 from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
-from fedamp.federation.silo import alone, kept_models
+from fedamp.federation.silo import alone, diary, kept_models
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import metric_names
@@ -81,7 +81,9 @@ class Silo:
         self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
         kept_models.keep_round(self.models, k, models)
         self._keep_best(k, scores)
-        return reply, self._leaving({**self._counts(), "train-seconds": seconds, **losses, **scores})
+        metrics = {**self._counts(), "train-seconds": seconds, **losses, **scores}
+        diary.note_round(self.models.parent, k, trainer.task.metric, metrics)
+        return reply, self._leaving(metrics)
 
     def look(self, accepted: int, message: Message) -> dict[str, float]:
         """Take what the server sends after the last round: keep the models, and return their scores."""
@@ -89,7 +91,10 @@ class Silo:
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, dict.fromkeys(models, accepted))
-        self._keep_best(accepted + 1, {name: score for name, score in scores.items() if ".received." in name})
+        received = {name: score for name, score in scores.items() if ".received." in name}  # the others are known
+        self._keep_best(accepted + 1, received)
+        metric = self.setup.trainer.task.metric
+        diary.note_round(self.models.parent, accepted + 1, metric, {**self._counts(), **received}, ended=True)
         return self._leaving({**self._counts(), **scores})
 
     def _keep_best(self, k: int, scores: Mapping[str, float]) -> None:
