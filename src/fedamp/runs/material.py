@@ -18,6 +18,7 @@ from fedamp.data.clients import Clients
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import count_silos, read_silos
+from fedamp.data.silos.row_digests import row_digests
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.data.silos.targets import guess_task
@@ -131,6 +132,7 @@ def _silos(config: RunConfig) -> Material:
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
     """Return silos' rows under an agreed schema, each with its share held out; a silo has only its own."""
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
+    clients = replace(clients, digests=tuple(digest for silo in silos for digest in row_digests(silo)))
     clients = clients.hold_out(config.held_out, config.seed, "test")
     facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
