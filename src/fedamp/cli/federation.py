@@ -123,9 +123,9 @@ def federation_status(folder: Folder) -> None:
     if not said:
         return say("no round has been played yet")
     say(f"{said.get('state', '?')}: round {said.get('round', '?')} of {said.get('rounds', '?')}, {said.get('updated')}")
-    table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
+    table = Table("silo", "state", "since round", "samples", "data changed in round", "bad replies", "reason")
     for silo in said.get("silos", []):
-        shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
+        shown = (silo.get(key) for key in ("name", "state", "since", "samples", "data_changed", "strikes", "reason"))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
 

@@ -21,7 +21,7 @@ from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
 
 LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
-NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "reason": None}
+NEVER = {"state": "never came", "since": None, "strikes": 0, "samples": None, "data_changed": None, "reason": None}
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class OperatorFiles:
             "since": standing.since,
             "strikes": standing.strikes,
             "samples": standing.samples,
+            "data_changed": standing.data_changed,
             "reason": standing.reason,
         }
 

@@ -32,6 +32,7 @@ class Standing:
     reason: str | None = None  # why the last reply was not taken
     since: int | None = None  # the round since which it has been missing
     samples: int | None = None
+    data_changed: int | None = None  # the round in which its data changed, as it said last
     lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
 
 
