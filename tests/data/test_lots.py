@@ -49,14 +49,15 @@ def test_two_silos_put_the_same_row_on_the_same_side():
     other = replace(other, x=other.x[:, ::-1].copy())
     (train, test, _), (their_train, their_test, _) = sides(one, 0), sides(other, 7)
     assert test & their_test
-    assert not test & their_train and not train & their_test
+    assert not test & their_train
+    assert not train & their_test
 
 
 def test_the_seed_and_the_purpose_decide():
     digests = row_digests(table(range(40)))
     drawn = [lots(digests, seed, purpose) for seed, purpose in ((0, "test"), (1, "test"), (0, "halves"))]
     assert len({tuple(each) for each in drawn}) == 3
-    assert all((0 <= each).all() and (each < 1).all() for each in drawn)
+    assert all((each >= 0).all() and (each < 1).all() for each in drawn)
 
 
 def test_the_share_is_met_on_average():
@@ -70,7 +71,9 @@ def test_the_share_is_met_on_average():
 def test_every_silo_has_a_row_on_each_side(rows):
     for seed in range(60):
         train, test, held = sides(table(range(rows)), seed=seed, validation=0.2 if rows > 3 else 0.0)
-        assert train and test and (held or rows < 4)
+        assert train
+        assert test
+        assert held or rows < 4
         assert len(train) + len(test) + len(held) == rows
 
 
@@ -113,5 +116,6 @@ def test_halves_are_made_by_what_rows_hold():
         return [{tuple(row) for row in part.x[part.train[0]].tolist()} for part in parts]
 
     (first, second), (_, later) = halves(table(range(60))), halves(table(range(6, 60)))
-    assert abs(len(first) - len(second)) <= 1 and not first & second
+    assert abs(len(first) - len(second)) <= 1
+    assert not first & second
     assert len(first & later) <= 3

@@ -142,10 +142,10 @@ class Clients:
             chosen = self._held_out(positions, number, share, seed, name)
             count = int(chosen.sum())
             if not 0 < count < len(positions):
-                together = "" if self.digests is None else "; rows with the same inputs stay together"
+                cure = "" if self.digests is None else "; rows with the same inputs stay together"
                 raise UserError(
                     f"{parameter} is {share}, which leaves client {number} with {len(positions) - count} of its "
-                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each{together}"
+                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each{cure}"
                 )
             held.append(positions[chosen])
             train.append(positions[~chosen])
@@ -169,7 +169,9 @@ class Clients:
             mask = below(self.lots(positions, seed, name), share)
         else:
             mask = np.zeros(len(positions), dtype=np.bool_)
-            mask[seeds.generator(seed, name, number).permutation(len(positions))[: round(share * len(positions))]] = True
+            mask[seeds.generator(seed, name, number).permutation(len(positions))[: round(share * len(positions))]] = (
+                True
+            )
         return torch.from_numpy(mask).to(positions.device)
 
     def lots(self, positions: Tensor, seed: int, purpose: str) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """What is drawn for a row by what it holds, not by where it stands: a row keeps its lot whatever else is in the file.
 
-u = keyed digest of the row in [0, 1), BLAKE2b (RFC 7693) with the seed and the purpose as its key. Equal rows have equal
-lots, in whichever silo they are.
+u = keyed digest of the row in [0, 1), BLAKE2b (RFC 7693) with the seed and the purpose as its key. Equal rows have
+equal lots, in whichever silo they are.
 """
 
 from __future__ import annotations

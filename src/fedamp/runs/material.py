@@ -108,8 +108,8 @@ _load_once = functools.lru_cache(maxsize=1)(load_data)
 
 
 @functools.lru_cache(maxsize=1)
-def _read_once(folder: Path, label: str | None, stamps: tuple[int, ...]) -> list[RawSilo]:
-    return read_silos(folder, label)
+def _read_once(folder: Path, label: str | None, drop: tuple[str, ...], stamps: tuple[int, ...]) -> list[RawSilo]:
+    return read_silos(folder, label, drop)
 
 
 def _silos(config: RunConfig) -> Material:
@@ -119,7 +119,7 @@ def _silos(config: RunConfig) -> Material:
     if agreed is not None:
         check_agreed(agreed, config.task, config.label)
     label = config.label or (agreed.label if agreed else None)
-    silos = _read_once(folder.absolute(), label, stamps)
+    silos = _read_once(folder.absolute(), label, agreed.dropped if agreed else (), stamps)
     if config.label is not None and all(silo.columns is None for silo in silos):
         raise UserError(f"label is {config.label!r}, but npz files have their targets in y; leave it out")
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from fedamp.data.silos.identifiers import schema_suspects
+from fedamp.data.silos.leaving import at_home
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.data.silos.warnings import schema_warnings
@@ -129,11 +131,13 @@ def _version(silo_config: SiloConfig, bundle: Path) -> str:
 
 
 def _data(silo_config: SiloConfig, data: Path) -> str:
-    raw, schema = read_silo(data, silo_config.plan.config.label), silo_config.plan.schema
+    schema = silo_config.plan.schema
+    raw = read_silo(data, silo_config.plan.config.label, schema.dropped)
     apply_schema(schema, raw)
     found = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    found += [f"column {column!r} of the schema looks like {why}" for column, why in schema_suspects(schema).items()]
     warnings = [f"warning: {line}" for line in found]
-    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
+    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *at_home(schema, raw), *warnings])
 
 
 def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:

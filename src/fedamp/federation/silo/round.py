@@ -120,7 +120,7 @@ class Silo:
 
     def _counts(self) -> dict[str, float]:
         clients = self.setup.clients
-        counts = {"num-examples": self.samples, "num-test": len(clients.test[0])}
+        counts: dict[str, float] = {"num-examples": self.samples, "num-test": len(clients.test[0])}
         if clients.validation:
             counts["num-validation"] = len(clients.validation[0])
         if changed := self.rows.changed_in():  # again in each round: a reply may be lost
@@ -210,7 +210,7 @@ def open_silo(
         raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
     config = replace(silo_config.plan.config, engine="loop", alone=trains_alone)
     try:
-        raw = read_silo(data, config.label)
+        raw = read_silo(data, config.label, silo_config.plan.schema.dropped)
         material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
