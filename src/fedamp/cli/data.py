@@ -83,7 +83,7 @@ def data_schema(
     keep: Annotated[list[str] | None, Flag(help="Columns that may travel though they look like identifiers.")] = None,
     min_count: Annotated[
         int | None,
-        Flag(help="Rows that must share a word before it travels; by default 5, as rarer ones tell who it is."),
+        Flag(help="Rows that must share a word before it travels; by default 5."),
     ] = None,
     merge: Annotated[list[Path] | None, Flag(help="Another silo's schema to merge with; can be repeated.")] = None,
     out: Annotated[Path | None, Flag(help="File to write; by default the schema is printed.")] = None,

@@ -24,7 +24,7 @@ def lots(digests: Iterable[bytes], seed: int, purpose: str) -> NDArray[np.float6
     """
     key = hashlib.blake2b(f"{seed} {purpose}".encode(), digest_size=32).digest()
     drawn = [int.from_bytes(hashlib.blake2b(each, digest_size=8, key=key).digest(), "little") for each in digests]
-    return np.array([number >> (64 - BITS) for number in drawn], dtype=np.float64) / 2**BITS
+    return np.array([(number >> (64 - BITS)) / 2**BITS for number in drawn], dtype=np.float64)
 
 
 def below(u: NDArray[np.float64], share: float) -> NDArray[np.bool_]:

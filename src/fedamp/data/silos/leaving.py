@@ -127,7 +127,7 @@ def _words(schema: Schema, column: str, counts: Counter[str]) -> str:
     known = schema.categories[column]
     rare = {word: count for word, count in counts.items() if word not in known}
     text = f"words {', '.join(map(brief, known[:MOST]))}" + (f" and {len(known) - MOST} more" if known[MOST:] else "")
-    return text + (f"; {len(rare)} rarer words, in {sum(rare.values())} rows, stay here" if rare else "")
+    return text + (f"; rarer words stay here ({len(rare)}, in {sum(rare.values())} rows)" if rare else "")
 
 
 def at_home(schema: Schema, silo: RawSilo) -> list[str]:
