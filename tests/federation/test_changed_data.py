@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from fedamp.data.clients import Clients
 from fedamp.data.silos.read import read_silo
 from fedamp.federation.silo.app import LOG
 from fedamp.federation.silo.known_rows import FILE, KnownRows
@@ -115,6 +117,19 @@ def test_a_row_that_the_last_of_its_side_moved_is_told(local, tmp_path):
     text = rows.note(2, local.houses[0].open(None).setup.clients)
     assert f"{sum(held)} removed" in text
     assert "held-out rows had been trained on" in text
+
+
+def test_a_row_that_was_away_is_still_known_as_trained_on(tmp_path):
+    def clients(train, test):
+        ids = torch.tensor([*train, *test])
+        sides = {"train": (torch.arange(len(train)),), "test": (torch.arange(len(train), len(ids)),)}
+        digests = tuple(int(i).to_bytes(16, "little") for i in ids)
+        return Clients(ids[:, None].float(), ids * 0, numbers=(0,), digests=digests, **sides)
+
+    rows = KnownRows(tmp_path / "rows.npz")
+    assert rows.note(1, clients(range(9), [9])) == ""
+    assert "4 removed" in rows.note(2, clients(range(5), [9]))
+    assert "1 held-out rows had been trained on" in rows.note(3, clients(range(5), [7]))
 
 
 def test_a_damaged_file_is_begun_anew(local, tmp_path):
