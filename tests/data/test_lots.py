@@ -119,3 +119,10 @@ def test_halves_are_made_by_what_rows_hold():
     assert abs(len(first) - len(second)) <= 1
     assert not first & second
     assert len(first & later) <= 3
+
+
+def test_a_share_that_chance_does_not_explain_is_told():
+    raw = silo(np.repeat([1.0, 2.0], 60)[:, None], [0, 1] * 60)
+    (warning,) = silo_material(CONFIG, [raw], make_schema([raw]), [0]).warnings
+    assert "60 of 120 rows of silo 'a' are held out for testing, not 30" in warning
+    assert silo_material(CONFIG, [table(range(40))], make_schema([table(range(40))]), [0]).warnings == ()

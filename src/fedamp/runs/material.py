@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -126,7 +127,7 @@ def _silos(config: RunConfig) -> Material:
     schema = agreed or make_schema(silos, config.task)
     material = silo_material(config, silos, schema, range(len(silos)))
     task = config.task if agreed is None else agreed.task
-    return replace(material, warnings=tuple(silo_warnings(silos, schema, task)))
+    return replace(material, warnings=(*silo_warnings(silos, schema, task), *material.warnings))
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
@@ -136,7 +137,20 @@ def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, n
     clients = clients.hold_out(config.held_out, config.seed, "test")
     facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
-    return Material(clients, num_outputs, task, facts, schema)
+    return Material(clients, num_outputs, task, facts, schema, tuple(_uneven(clients, silos, config.held_out)))
+
+
+def _uneven(clients: Clients, silos: Sequence[RawSilo], share: float) -> list[str]:
+    """Return which silos hold out a share that chance alone does not explain: few of their rows differ."""
+    lines = []
+    for silo, test in zip(silos, clients.test, strict=True):
+        expected, rows = share * len(silo), len(silo)
+        if abs(len(test) - expected) > 1 + 4 * math.sqrt(expected * (1 - share)):
+            lines.append(
+                f"{len(test)} of {rows} rows of silo {silo.name!r} are held out for testing, not {expected:.0f}: rows "
+                "with the same inputs stay together, and few of them differ; try another --seed"
+            )
+    return lines
 
 
 def outputs_of(schema: Schema) -> tuple[int, Task]:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from fedamp import checks
 from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.identifiers import number_reason, word_reason
@@ -81,7 +83,10 @@ def _suspects(silos: Sequence[RawSilo], min_count: int) -> dict[str, str]:
 def _rare_labels(silos: Sequence[RawSilo], min_count: int, keep: Collection[str]) -> list[str]:
     """Return a fault if a class has few rows: it can't be dropped silently, since its rows would have no class."""
     column = silos[0].label or "y"
-    counts = Counter(label_name(value) for silo in silos for value in silo.y.tolist())
+    counts: Counter[str] = Counter()
+    for silo in silos:
+        for value, count in zip(*np.unique(silo.y, return_counts=True), strict=True):
+            counts[label_name(value.item())] += int(count)
     rare = sorted(label for label, count in counts.items() if count < min_count)
     if not rare or column in keep:
         return []

@@ -145,7 +145,8 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
 
     silo = open_silo(silo_config, data, bundle / "run")
     held = len(silo.setup.clients.test[0])
-    return f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    return "; ".join([text, *(f"warning: {line}" for line in silo.setup.warnings)])
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:
