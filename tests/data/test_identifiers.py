@@ -66,6 +66,7 @@ def test_words_most_of_which_are_rare():
         ("x", STREAM.permutation(900_000)[:40] + 100_000, "record numbers"),
         ("patient_id", STREAM.integers(0, 500, 40), "called like a record number"),
         ("patientID", STREAM.integers(0, 500, 40), "called like a record number"),
+        ("case_no", STREAM.integers(0, 500, 40), "called like a record number"),
         ("day", 20_240_101 + STREAM.integers(0, 28, 40), "dates"),
     ],
 )
@@ -83,6 +84,7 @@ def test_numbers_that_look_like_people(column, values, why):
         ("income", (STREAM.lognormal(10.5, 0.6, 400) // 10) * 10),
         ("year", STREAM.integers(1990, 2024, 300)),
         ("ward_no", STREAM.integers(1, 9, 40)),
+        ("number_of_cells", STREAM.permutation(np.arange(4000, 11_000))[:40]),
         ("fluid", STREAM.integers(0, 2, 40)),  # ends in id
         ("dose", np.array([1.0, 2.0, 3.0])),  # too few rows to tell
     ],

@@ -30,7 +30,7 @@ _DATE = re.compile(
 )
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _NAME = re.compile(r"[^\W\d_][^\W\d_'’-]*['’-]?[^\W\d_]+,?( [^\W\d_][\w'’.-]*){1,3}")
-_CALLED = re.compile(r"(^|[^a-z])(id|ids|mrn|ssn|pid|uid|uuid|guid|number|nr|no)($|[^a-z])")
+_CALLED = re.compile(r"(^|[^a-z])((id|ids|mrn|ssn|pid|uid|uuid|guid)($|[^a-z])|(number|nr|no)$)")
 
 
 def word_reason(words: Collection[str], rows: int, rare: int = 0) -> str:
