@@ -524,6 +524,52 @@ MUTANTS = (
         "self.usual[node] = 0.0",
         "tests/federation/test_lateness.py -k three_times",
     ),
+    # what is held out, and data that changes
+    Mutant(
+        "data/clients.py",
+        "if self.digests is not None and share < 1:",
+        "if False:",
+        "tests/data/test_lots.py -k come_and_go",
+    ),
+    Mutant("data/lots.py", "held = u == u.min()", "pass", "tests/data/test_lots.py -k each_side"),
+    Mutant("data/silos/row_digests.py", "+ 0.0", "", "tests/data/test_lots.py -k however_it_is_stored"),
+    Mutant(
+        "training/local.py",
+        "if self.clients.digests is None:",
+        "if True:",
+        "tests/data/test_lots.py -k halves_are_made",
+    ),
+    Mutant(
+        "federation/silo/known_rows.py",
+        'np.union1d(known["trained"], train)',
+        "np.unique(train)",
+        "tests/federation/test_changed_data.py -k was_away",
+    ),
+    Mutant(
+        "federation/server/data_changes.py",
+        "if changed != standing.data_changed:",
+        "if True:",
+        "tests/federation/test_changed_data.py -k both_sides",
+    ),
+    # what leaves with a schema
+    Mutant(
+        "data/silos/leaving.py",
+        "if found := faults(silos, asked, min_count, keep):",
+        "if found := []:",
+        "tests/data/test_leaving.py -k names_does_not",
+    ),
+    Mutant(
+        "data/silos/schema/make.py",
+        "if n < min_count}",
+        "if n < 1}",
+        "tests/data/test_leaving.py -k rare_is_not_in",
+    ),
+    Mutant(
+        "cli/data.py",
+        "if not sys.stdin.isatty():",
+        "if False:",
+        "tests/data/test_leaving.py -k without_a_terminal",
+    ),
 )
 
 

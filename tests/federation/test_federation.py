@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -215,3 +216,40 @@ def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_pa
     assert k in missed[lost]
     assert lines[-1]["present"][0], "who lost a reply comes back"
     assert lines[-1]["present"][1], "who was killed comes back"
+
+
+def test_data_that_changes_in_mid_run_is_told_and_moves_no_row(tmp_path, stack):
+    cast = Cast(tmp_path, stack, Rules(min_silos=3), method="fedamp", rounds=4)
+    name, path = NAMES[0], cast.data[NAMES[0]]
+
+    def sides():
+        config, schema = read_federation(cast.folder).plan.config, read_federation(cast.folder).plan.schema
+        clients = silo_material(config, [read_silo(path)], schema, [0]).clients
+        return [{clients.digests[i] for i in part[0].tolist()} for part in (clients.train, clients.test)]
+
+    train, test = sides()
+    cast.server_up()
+    for each in NAMES:
+        cast.silo_up(each)
+    cast.wait(lambda: cast.done(1), 150, "the first round")
+    with np.load(path) as file:
+        kept = {key: file[key][20:] for key in file.files}
+    with write_in_place(path) as whole:
+        np.savez(whole, **kept)
+    server = cast.running["server"]
+    cast.wait(lambda: server.poll() is not None, 250, "the end of four rounds")
+    assert server.returncode == 0, (cast.folder / "up.log").read_text()
+    train_after, test_after = sides()
+    assert not test_after & train
+    assert not train_after & test
+    assert "the data has changed: rows 20 removed" in cast.silo_log(name)
+    assert f"{name}: its data changed in round " in cast.log()
+    assert cast.log().count("its data changed") == 1
+
+
+@contextlib.contextmanager
+def write_in_place(path: Path):
+    """Give a file to write to, and put it in a silo's place at once: a round may be reading it."""
+    whole = path.with_name(".new.npz")
+    yield whole
+    whole.replace(path)

@@ -12,7 +12,7 @@ def test_a_model_of_ones_own_travels_with_the_bundles(fedamp_command, tmp_path):
         "    return nn.Linear(input_shape[0], num_outputs)\n"
     )
     data = silo_data(tmp_path / "own.npz")
-    assert fedamp_command("data", "schema", data, "--out", "s.json")[0] == 0
+    assert fedamp_command("data", "schema", "--yes", data, "--out", "s.json")[0] == 0
     code, out, err = fedamp_command(
         *("federation", "init", "fed", "--silos", ",".join(NAMES), "--schema", "s.json", "--make-keys"),
         *("--model", "traveling_net:small", "--method", "fedavg", "--rounds", "4", "--strikes", "5"),
@@ -35,7 +35,7 @@ def test_code_that_does_not_come_along_whole_is_told_at_init(fedamp_command, tmp
         "from outer_layers import layer\ndef small(input_shape, num_outputs):\n"
         "    return layer(input_shape[0], num_outputs)\n"
     )
-    fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", silo_data(tmp_path / "own.npz"), "--out", "s.json")
     flags = ["--schema", "s.json", "--silos", "a,b", "--make-keys", "--model", "outer_net:small"]
     code, _, err = fedamp_command("federation", "init", "fed", *flags)
     assert code == 2

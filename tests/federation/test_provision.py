@@ -136,7 +136,7 @@ def test_the_scripts_are_valid(federation):
 def test_init_unites_schemas(fedamp_command, tmp_path):
     for i in range(3):
         silo_data(tmp_path / f"{i}.npz", seed=i, rows=30 + i)
-        fedamp_command("data", "schema", tmp_path / f"{i}.npz", "--out", f"{i}.json")
+        fedamp_command("data", "schema", "--yes", tmp_path / f"{i}.npz", "--out", f"{i}.json")
     given = [word for i in range(3) for word in ("--schema", f"{i}.json")]
     code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b,c", "--make-keys", *given)
     assert (code, err.count("\n")) == (0, 1), err
@@ -163,7 +163,7 @@ def test_init_unites_schemas(fedamp_command, tmp_path):
 )
 def test_a_mistake_is_one_line_and_no_folder(fedamp_command, tmp_path, flags, word):
     silo_data(tmp_path / "own.npz")
-    fedamp_command("data", "schema", tmp_path / "own.npz", "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", tmp_path / "own.npz", "--out", "s.json")
     code, _, err = fedamp_command("federation", "init", "fed", "--schema", "s.json", "--make-keys", *flags)
     assert code == 2
     assert word in err
@@ -175,7 +175,8 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
     for name in "ab":
         rows = "".join(f"{i},{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(20))
         (tmp_path / f"{name}.csv").write_text("age,ward,outcome\n" + rows)
-        fedamp_command("data", "schema", f"{name}.csv", "--label", "outcome", "--out", f"{name}.json")
+        flags = ["--label", "outcome", "--keep", "age", "--out", f"{name}.json", "--yes"]  # the ages number the rows
+        fedamp_command("data", "schema", f"{name}.csv", *flags)
     flags = ["--schema", "a.json", "--schema", "b.json", "--silos", "a,b", "--make-keys"]
     code, _, err = fedamp_command("federation", "init", "wrong", *flags, "--label", "outcom")
     assert (code, "the schema predicts 'outcome'" in err) == (2, True)
@@ -188,7 +189,7 @@ def test_the_label_comes_with_the_schema(fedamp_command, tmp_path):
 
 
 def test_a_folder_that_can_not_be_made_is_one_line(fedamp_command, tmp_path):
-    fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", silo_data(tmp_path / "own.npz"), "--out", "s.json")
     for folder in ("/proc/x/fed", 'a"b/fed', "a%b"):
         code, _, err = fedamp_command(
             "federation", "init", folder, "--schema", "s.json", "--silos", "a,b", "--make-keys"

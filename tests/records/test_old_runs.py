@@ -105,3 +105,17 @@ def test_export(fedamp_here, name):
         assert spec["inputs"] == ["age", "dose", "sex=f", "sex=m"]
     if name == "interrupted":
         assert "2 of 4 rounds" in spec["score"]["why_this_round"]
+
+
+def test_an_interrupted_run_on_files_goes_on_with_the_rows_it_began_with(fedamp_here):
+    """Version 0.1 held out rows at random; a new run holds out others."""
+    finished = json.loads(Path("of_silos/result.json").read_text())
+    Path("of_silos/result.json").unlink()
+    code, out, err = fedamp_here("resume", "of_silos", "--json")
+    assert code == 0, err
+    assert json.loads(out)["facts"]["test_sizes"] == finished["facts"]["test_sizes"]
+    assert json.loads(out)["per_client"] == pytest.approx(finished["per_client"], abs=2)
+    code, out, err = fedamp_here("run", *FLAGS["of_silos"], "--out", "new", "--json")
+    assert code == 0, err
+    splits = [json.loads(Path(name, "inputs.json").read_text())["split"] for name in ("of_silos", "new")]
+    assert splits[0] != splits[1]

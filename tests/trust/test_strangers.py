@@ -135,7 +135,7 @@ def test_a_schema_that_was_agreed_on(fedamp_command):
     Path("silos").mkdir()
     for name in "ab":
         Path(f"silos/{name}.csv").write_text("x,y\n" + "\n".join(f"{i},{i % 2}" for i in range(20)) + "\n")
-    fedamp_command("data", "schema", "silos", "--label", "y", "--out", "ours.json")
+    fedamp_command("data", "schema", "--yes", "silos", "--label", "y", "--out", "ours.json", "--keep", "x")
     arguments = ["run", "--data", "silos", "--label", "y", "--rounds", "1", "--model", "logistic"]
     code, _, err = fedamp_command(*arguments, "--schema", "ours.json", "--out", "run", "--json")
     assert code == 0, err

@@ -173,12 +173,12 @@ def test_a_schema_tells_its_guess(fedamp_command):
 def test_silos_described_apart_do_not_disagree_in_silence(fedamp_command):
     write_csv("silos", lambda silo, row: f"{row % 2}.0" if silo else f"{row % 2}")
     for name in "uv":
-        fedamp_command("data", "schema", f"silos/{name}.csv", "--label", "y", "--out", f"{name}.json")
+        fedamp_command("data", "schema", "--yes", f"silos/{name}.csv", "--label", "y", "--out", f"{name}.json")
     merge = ["data", "schema", "silos/u.csv", "--label", "y", "--merge", "v.json"]
     code, _, err = fedamp_command(*merge)
     assert code == 2
     assert "v.json is regression and that of silos/u.csv is classification" in err
-    named = ["--task", "classification", "--out", "v.json"]
+    named = ["--task", "classification", "--out", "v.json", "--yes"]
     fedamp_command("data", "schema", "silos/v.csv", "--label", "y", *named)
     code, out, _ = fedamp_command(*merge)
     assert (code, json.loads(out)["labels"]) == (0, ["0", "1"])
@@ -189,7 +189,7 @@ def test_a_federation_tells_what_its_schemas_leave_in_doubt(fedamp_command):
     write_csv("silos", lambda silo, row: (("no", "yes"), ("NO", "YES"), ("0", "1"))[silo][row % 2])
     schemas = []
     for name in "uvw":
-        fedamp_command("data", "schema", f"silos/{name}.csv", "--label", "y", "--out", f"{name}.json")
+        fedamp_command("data", "schema", "--yes", f"silos/{name}.csv", "--label", "y", "--out", f"{name}.json")
         schemas += ["--schema", f"{name}.json"]
     code, _, err = fedamp_command("federation", "init", "fed", "--silos", "u,v,w", "--make-keys", *schemas)
     assert code == 0, err
@@ -212,9 +212,9 @@ def test_labels_of_other_case_are_warned_of(fedamp_command):
     assert "'NO' (in 'v')" in warning
     assert "'no' (in 'u', 'w')" in warning
     assert warning.endswith("write them the same way in all silos")
-    _, _, err = fedamp_command("data", "schema", "silos", "--label", "y", "--out", "s.json")
+    _, _, err = fedamp_command("data", "schema", "--yes", "silos", "--label", "y", "--out", "s.json")
     assert f"warning: {warning}" in err
-    fedamp_command("data", "schema", "silos/v.csv", "--label", "y", "--out", "v.json")
+    fedamp_command("data", "schema", "--yes", "silos/v.csv", "--label", "y", "--out", "v.json")
     _, _, err = fedamp_command("data", "schema", "silos/u.csv", "--label", "y", "--merge", "v.json")
     assert "'no' (in 'silos/u.csv') and 'NO' (in 'v.json')" in err
     agreed = run_as_json(fedamp_command, "--data", "silos", "--label", "y", "--schema", "s.json")

@@ -356,7 +356,7 @@ def test_a_schema_decides(fedamp_command):
     for name in "uv":
         rows = "".join(f"{row},{row % 2},{row % 3}\n" for row in range(ROWS))
         Path(f"silos/{name}.csv").write_text(f"a,outcome,b\n{rows}")
-    fedamp_command("data", "schema", "silos", "--label", "outcome", "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", "silos", "--label", "outcome", "--keep", "a", "--out", "s.json")
     flags = ["run", "--data", "silos", "--schema", "s.json", "--model", "logistic", "--rounds", "1", "--steps", "1"]
     code, _, err = fedamp_command(*flags, "--label", "outcome", "--task", "regression")
     assert (code, "the schema is for classification" in err) == (2, True), err

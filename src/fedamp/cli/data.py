@@ -1,13 +1,19 @@
 """`fedamp data`: where data sets are, which of them you have, how to get them, and what silos agree on."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from fedamp.cli.terminal import fail, out, warn
 from fedamp.errors import UserError
+
+if TYPE_CHECKING:
+    from fedamp.data.silos.raw import RawSilo
+    from fedamp.data.silos.schema import Schema
 
 Flag = typer.Option
 data_app = typer.Typer(
@@ -73,27 +79,58 @@ def data_schema(
     label: Annotated[str | None, Flag(help="The csv column to predict.")] = None,
     task: Annotated[str, Flag(help="classification or regression; by default as the labels suggest.")] = "auto",
     one: Annotated[bool, Flag("--one", help="The folder is one silo, in several files.")] = False,
+    drop: Annotated[list[str] | None, Flag(help="Columns to leave out, say name,birthday; can be repeated.")] = None,
+    keep: Annotated[list[str] | None, Flag(help="Columns that may travel though they look like identifiers.")] = None,
+    min_count: Annotated[
+        int | None,
+        Flag(help="Rows that must share a word before it travels; by default 5."),
+    ] = None,
     merge: Annotated[list[Path] | None, Flag(help="Another silo's schema to merge with; can be repeated.")] = None,
     out: Annotated[Path | None, Flag(help="File to write; by default the schema is printed.")] = None,
+    yes: Annotated[bool, Flag("--yes", help="Write it without being asked.")] = False,
 ) -> None:
     """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
+    from fedamp.data.silos.identifiers import check_schemas
+    from fedamp.data.silos.leaving import described
     from fedamp.data.silos.read import read_silo, read_silos
-    from fedamp.data.silos.schema import make_schema, merge_schemas
+    from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema, schema_to_json, write_schema
     from fedamp.data.silos.warnings import schema_warnings, silo_warnings
 
-    silos = [read_silo(folder, label)] if one or folder.is_file() else read_silos(folder, label)
+    dropped, kept = names_in(drop), names_in(keep)
+    silos = [read_silo(folder, label, dropped)] if one or folder.is_file() else read_silos(folder, label, dropped)
     if label is not None and all(silo.columns is None for silo in silos):
         raise UserError(f"label is {label!r}, but npz files have their targets in y; leave it out")
-    schema = make_schema(silos, task)
+    schema = described(silos, task, min_count, dropped, kept)
     warnings = silo_warnings(silos, schema, task)
     if merge:
         parts, names = [schema, *map(read_schema, merge)], [str(folder), *map(str, merge)]
+        check_schemas(parts[1:], names[1:])
         schema = merge_schemas(parts, names)
         warnings += schema_warnings(parts, names, task)
     for line in dict.fromkeys(warnings):
         warn(line)
     if out is None:
         print(schema_to_json(schema))
-    else:
+    elif yes or _agreed(schema, silos, out):
         write_schema(out, schema)
+
+
+def names_in(given: list[str] | None) -> tuple[str, ...]:
+    """Return the columns that a flag names: separated by commas, or one flag after the other."""
+    return tuple(part.strip() for each in given or () for part in each.split(",") if part.strip())
+
+
+def _agreed(schema: "Schema", silos: "Sequence[RawSilo]", path: Path) -> bool:
+    """Show what would leave the house, and ask; nobody to ask is a no."""
+    from fedamp.data.silos.leaving import listing
+
+    out.print(f"everyone who gets {path} can read:", soft_wrap=True)
+    for line in listing(schema, silos):
+        out.print(line, soft_wrap=True)
+    if not sys.stdin.isatty():
+        raise UserError(f"{path} is not written, as there is no terminal to ask at; read the above, then give --yes")
+    if not typer.confirm(f"write this to {path}?", default=False):
+        out.print("nothing was written")
+        raise typer.Exit(1)
+    return True

@@ -54,6 +54,7 @@ def federation_init(
     """Make a federation from the silos' schemas and public keys: certificates, the server's folder, their bundles."""
     needs_extra()
     from fedamp.config.sources import read_toml
+    from fedamp.data.silos.identifiers import check_schemas
     from fedamp.data.silos.schema import merge_schemas
     from fedamp.data.silos.schema_file import read_schema
     from fedamp.data.silos.warnings import schema_warnings
@@ -67,6 +68,7 @@ def federation_init(
     # Two silos can compute each other's model: with three or more, no round begins with fewer.
     rules = Rules(**{"min_silos": min(3, len(names)), **given_flags(context, Rules)})
     parts, paths = [read_schema(path) for path in schema], [str(path) for path in schema]
+    check_schemas(parts, paths)
     agreed = parts[0] if len(parts) == 1 else merge_schemas(parts, paths)
     title, flags = name or folder.absolute().name, given_flags(context)
     plan = Plan(title, configured_for(title, len(names), agreed, config, flags, details or []), agreed)
@@ -171,6 +173,9 @@ def federation_status(folder: Folder, as_json: AsJson = False) -> None:
     say(f"{said.get('state', '?')}: round {said.get('round', '?')} of {said.get('rounds', '?')}, {said.get('updated')}")
     table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
     for silo in said.get("silos", []):
+        if silo.get("data_changed"):
+            changed = f"its data changed in round {silo['data_changed']}"
+            silo["reason"] = "; ".join(filter(None, [silo.get("reason"), changed]))
         shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)

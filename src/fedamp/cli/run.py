@@ -70,6 +70,7 @@ def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
 def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
     """Run a configuration, or show the result if this run, with these data and this model, is already finished."""
     from fedamp.records.folder import RunFolder
+    from fedamp.runs.earlier_split import as_begun
     from fedamp.runs.identity import inputs_of, slug
     from fedamp.runs.loop import play
     from fedamp.runs.material import load_material
@@ -77,6 +78,8 @@ def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Pat
 
     material = load_material(config, data_dir)
     inputs = inputs_of(config, material)
+    if folder is not None:
+        material, inputs = as_begun(config, material, inputs, folder)
     record = RunFolder(folder or Path("runs") / slug(config, inputs), inputs)
     if done := record.finished(config.to_dict()):
         if not as_json:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedamp import checks, seeds
+from fedamp.data.lots import below, lots
 from fedamp.errors import UserError
 
 Positions = tuple[Tensor, ...]
@@ -32,6 +35,7 @@ class Clients:
     shift: Tensor | None = None
     scale: Tensor | None = None
     copy_of: Tensor | None = None  # (N,) which sample of the pool each one is a copy of; None: there are no copies
+    digests: tuple[bytes, ...] | None = None  # of silos' files: what each row of the pool holds; see `lots`
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -122,8 +126,10 @@ class Clients:
     def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
         """Return clients that each keep a share of their training samples for `validation` or `test`.
 
-        What is held out for one client is taken out of everyone's training: if clients share samples, a score on what
-        another client trained on would not be on unseen samples.
+        Rows of silos' files are held out by what they hold (`lots`), so that a row stays on its side when others come
+        or go; their number is then binomial. Of other samples exactly this share is drawn. What is held out for one
+        client is taken out of everyone's training: if clients share samples, a score on what another client trained
+        on would not be on unseen samples.
         """
         parameter = "held_out" if name == "test" else name
         checks.share(parameter, share)
@@ -133,16 +139,16 @@ class Clients:
             return self
         train, held = [], []
         for number, positions in zip(self.numbers, self.train, strict=True):
-            count = round(share * len(positions))
+            chosen = self._held_out(positions, number, share, seed, name)
+            count = int(chosen.sum())
             if not 0 < count < len(positions):
+                cure = "" if self.digests is None else "; rows with the same inputs stay together"
                 raise UserError(
                     f"{parameter} is {share}, which leaves client {number} with {len(positions) - count} of its "
-                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each"
+                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each{cure}"
                 )
-            order = torch.from_numpy(seeds.generator(seed, name, number).permutation(len(positions)))
-            order = order.to(positions.device)
-            held.append(positions[order[:count].sort().values])
-            train.append(positions[order[count:].sort().values])
+            held.append(positions[chosen])
+            train.append(positions[~chosen])
         unseen = torch.zeros(len(self.x), dtype=torch.bool, device=held[0].device)
         for positions in held:
             unseen[self._originals(positions)] = True
@@ -156,6 +162,22 @@ class Clients:
         if name == "test":
             return replace(self, train=tuple(train), test=tuple(held))
         return replace(self, train=tuple(train), validation=tuple(held))
+
+    def _held_out(self, positions: Tensor, number: int, share: float, seed: int, name: str) -> Tensor:
+        """Return which of a client's samples are held out, as a mask."""
+        if self.digests is not None and share < 1:
+            mask = below(self.lots(positions, seed, name), share)
+        else:
+            mask = np.zeros(len(positions), dtype=np.bool_)
+            mask[seeds.generator(seed, name, number).permutation(len(positions))[: round(share * len(positions))]] = (
+                True
+            )
+        return torch.from_numpy(mask).to(positions.device)
+
+    def lots(self, positions: Tensor, seed: int, purpose: str) -> NDArray[np.float64]:
+        """Return what is drawn for rows of silos' files, by what they hold."""
+        assert self.digests is not None, "these samples are not from silos' files"
+        return lots((self.digests[i] for i in self._originals(positions).tolist()), seed, purpose)
 
     def with_label_noise(self, share: float, num_classes: int, seed: int, who: Sequence[int] | None = None) -> Clients:
         """Return clients that have a share of wrong training labels: another class, each equally likely.

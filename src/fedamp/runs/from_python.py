@@ -17,6 +17,7 @@ from fedamp.data.in_memory import as_clients
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.records.folder import RunFolder
+from fedamp.runs.earlier_split import as_begun
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import Observer, ignore, play
 from fedamp.runs.material import given_material, load_material
@@ -152,8 +153,9 @@ def _run(
         material = load_material(config, None if data_dir is None else Path(data_dir))
     else:
         material = given_material(own_clients, config.task)
-    setup = assemble(config, material, own_model, own_method)
     folder = None
     if out is not None:
-        folder = RunFolder(Path(out), inputs_of(config, material, own_model, own_method))
+        material, inputs = as_begun(config, material, inputs_of(config, material, own_model, own_method), Path(out))
+        folder = RunFolder(Path(out), inputs)
+    setup = assemble(config, material, own_model, own_method)
     return play(config, setup, folder, observer)

@@ -33,10 +33,15 @@ def inputs_of(
     own = type(method) if method is not None and is_own(type(method).__module__) else None
     return Inputs(
         data=data_digest(material),
-        split=_tensors([*material.clients.train, *material.clients.test]),
+        split=split_digest(material.clients),
         **_model(config, tuple(material.clients.x.shape[1:]), material.num_outputs, model),
         method=None if own is None else code_digest(own),
     )
+
+
+def split_digest(clients: Clients) -> str:
+    """Return a digest of who holds which samples, and for what."""
+    return _tensors([*clients.train, *clients.test])
 
 
 def data_digest(material: Material) -> str:

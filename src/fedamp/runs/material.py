@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedamp.data.clients import Clients
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import count_silos, read_silos
+from fedamp.data.silos.row_digests import row_digests
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.data.silos.targets import guess_task
@@ -107,8 +109,8 @@ _load_once = functools.lru_cache(maxsize=1)(load_data)
 
 
 @functools.lru_cache(maxsize=1)
-def _read_once(folder: Path, label: str | None, stamps: tuple[int, ...]) -> list[RawSilo]:
-    return read_silos(folder, label)
+def _read_once(folder: Path, label: str | None, drop: tuple[str, ...], stamps: tuple[int, ...]) -> list[RawSilo]:
+    return read_silos(folder, label, drop)
 
 
 def _silos(config: RunConfig) -> Material:
@@ -118,23 +120,37 @@ def _silos(config: RunConfig) -> Material:
     if agreed is not None:
         check_agreed(agreed, config.task, config.label)
     label = config.label or (agreed.label if agreed else None)
-    silos = _read_once(folder.absolute(), label, stamps)
+    silos = _read_once(folder.absolute(), label, agreed.dropped if agreed else (), stamps)
     if config.label is not None and all(silo.columns is None for silo in silos):
         raise UserError(f"label is {config.label!r}, but npz files have their targets in y; leave it out")
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     schema = agreed or make_schema(silos, config.task)
     material = silo_material(config, silos, schema, range(len(silos)))
     task = config.task if agreed is None else agreed.task
-    return replace(material, warnings=tuple(silo_warnings(silos, schema, task)))
+    return replace(material, warnings=(*silo_warnings(silos, schema, task), *material.warnings))
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
     """Return silos' rows under an agreed schema, each with its share held out; a silo has only its own."""
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
+    clients = replace(clients, digests=tuple(digest for silo in silos for digest in row_digests(silo)))
     clients = clients.hold_out(config.held_out, config.seed, "test")
     facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
-    return Material(clients, num_outputs, task, facts, schema)
+    return Material(clients, num_outputs, task, facts, schema, tuple(_uneven(clients, silos, config.held_out)))
+
+
+def _uneven(clients: Clients, silos: Sequence[RawSilo], share: float) -> list[str]:
+    """Return which silos hold out a share that chance alone does not explain: few of their rows differ."""
+    lines = []
+    for silo, test in zip(silos, clients.test, strict=True):
+        expected, rows = share * len(silo), len(silo)
+        if abs(len(test) - expected) > 1 + 4 * math.sqrt(expected * (1 - share)):
+            lines.append(
+                f"{len(test)} of {rows} rows of silo {silo.name!r} are held out for testing, not {expected:.0f}: rows "
+                "with the same inputs stay together, and few of them differ; try another --seed"
+            )
+    return lines
 
 
 def outputs_of(schema: Schema) -> tuple[int, Task]:

@@ -61,7 +61,9 @@ class LocalTraining(ABC):
     def part(self, half: Tensor) -> LocalTraining:
         """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them.
 
-        Which samples are in which half depends on seed and client alone, so that two rounds can share one split.
+        Which samples are in which half depends on seed and client alone, so that two rounds can share one split. Rows
+        of silos' files are halved by what they hold: if some come or go between the two rounds, at most half as many of
+        the others change halves.
         """
         wanted = [int(number) for number in half[:, 0].tolist()]
         if not any(wanted):
@@ -75,7 +77,10 @@ class LocalTraining(ABC):
         mine = self.clients.train[i]
         if which == 0 or len(mine) < SPLIT:
             return mine
-        order = seeds.generator(self.config.seed, "halves", self.clients.numbers[i]).permutation(len(mine))
+        if self.clients.digests is None:
+            order = seeds.generator(self.config.seed, "halves", self.clients.numbers[i]).permutation(len(mine))
+        else:
+            order = np.argsort(self.clients.lots(mine, self.config.seed, "halves"), kind="stable")
         middle = len(mine) // 2
         kept = order[:middle] if which == 1 else order[middle:]
         return mine[torch.from_numpy(kept).to(mine.device)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import IO
 
 import numpy as np
@@ -17,8 +17,8 @@ from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.errors import UserError
 
 
-def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
-    """Return the rows of a silo; its targets are in the column `label`."""
+def read_csv(file: IO[str], name: str, label: str, drop: Collection[str] = ()) -> RawSilo:
+    """Return the rows of a silo; its targets are in the column `label`. Columns to drop may hold anything."""
     header, rows, lines = _read_rows(file)
     if label not in header:
         near = difflib.get_close_matches(label, header, n=1, cutoff=0.6)
@@ -27,7 +27,8 @@ def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
             hint = "; expected commas between cells"
         cure = "name the column to predict with --label (label= in Python)"
         raise UserError(f"there is no label column {label!r}{hint}; the columns are {listed(header)}; {cure}")
-    if len(header) < 2:
+    dropped = tuple(column for column in header if column in drop and column != label)
+    if len(header) - len(dropped) < 2:
         raise UserError(f"the only column is {label!r}; expected features besides the labels")
     if not rows:
         raise UserError("there is a header but there are no rows; expected at least one row")
@@ -35,6 +36,8 @@ def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
     words: dict[str, Array] = {}
     y: Array = np.empty(0)
     for column, cells in zip(header, zip(*rows, strict=True), strict=True):
+        if column in dropped:
+            continue
         if column == label:
             y = _labels(column, cells, lines)
             continue
@@ -44,7 +47,8 @@ def read_csv(file: IO[str], name: str, label: str) -> RawSilo:
         else:
             numbers.append(values)
     x = np.stack(numbers, axis=1) if numbers else np.empty((len(rows), 0))
-    return RawSilo(name, x, y, tuple(column for column in header if column != label), words, label)
+    features = tuple(column for column in header if column != label and column not in dropped)
+    return RawSilo(name, x, y, features, words, label, dropped)
 
 
 def _read_rows(file: IO[str]) -> tuple[list[str], list[list[str]], list[int]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ class RawSilo:
     columns: tuple[str, ...] | None = None
     words: Mapping[str, Array] = field(default_factory=dict)  # column -> (N,) str
     label: str | None = None  # csv: the column that y is from
+    dropped: tuple[str, ...] = ()  # csv: columns of the file that were left out
 
     def __post_init__(self) -> None:
         of = f"of silo {self.name!r}"
@@ -89,6 +91,16 @@ class RawSilo:
     def numeric(self) -> tuple[str, ...]:
         """The names of x's columns, in order; none if the silo isn't a table."""
         return tuple(column for column in self.columns or () if column not in self.words)
+
+
+def word_counts(silos: Sequence[RawSilo]) -> dict[str, Counter[str]]:
+    """Return how many rows have each word, for each column of words."""
+    counts: dict[str, Counter[str]] = {}
+    for silo in silos:
+        for column, cells in silo.words.items():
+            words, times = np.unique(cells, return_counts=True)
+            counts.setdefault(column, Counter()).update(dict(zip(words.tolist(), times.tolist(), strict=True)))
+    return counts
 
 
 def _check_finite(what: str, array: Array) -> None:

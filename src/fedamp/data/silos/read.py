@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os.path  # it answers where Path would raise: in a folder that may not be searched
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,9 @@ LABEL = "label"  # the csv column with the labels, unless another is named
 KINDS = (".csv", ".npz")
 
 
-def read_silos(folder: Path, label: str | None = None) -> list[RawSilo]:
+def read_silos(folder: Path, label: str | None = None, drop: Collection[str] = ()) -> list[RawSilo]:
     """Return the silos of a folder, ordered by name as text; a silo's number is its place."""
-    return [read_silo(path, label) for path in find_silos(folder).values()]
+    return [read_silo(path, label, drop) for path in find_silos(folder).values()]
 
 
 def count_silos(folder: Path) -> int:
@@ -63,16 +63,17 @@ def find_silos(folder: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_silo(path: Path, label: str | None = None) -> RawSilo:
+def read_silo(path: Path, label: str | None = None, drop: Collection[str] = ()) -> RawSilo:
     """Return the silo in a file, or in a sub-folder whose files follow one another in the order of their names.
 
     `label` names the csv column with the labels, "label" by default; an npz file has them in `y`.
+    `drop` names csv columns to leave out, if they are there.
     """
     path = Path(path)
     if not os.path.exists(path):
         raise UserError(f"there is no silo {shown(path)}; expected a .npz or .csv file, or a folder of them")
     if not os.path.isdir(path):
-        return _read_file(path, path.stem, label)
+        return _read_file(path, path.stem, label, drop)
     parts = _entries(path)
     for part in parts:
         _check_kind(part)
@@ -81,7 +82,7 @@ def read_silo(path: Path, label: str | None = None) -> RawSilo:
     kinds = {part.suffix.lower() for part in parts}
     if len(kinds) > 1:
         raise UserError(f"the silo {shown(path)} has .csv and .npz files; expected files of one kind")
-    return _join(path, parts, [_read_file(part, path.name, label) for part in parts])
+    return _join(path, parts, [_read_file(part, path.name, label, drop) for part in parts])
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -99,14 +100,14 @@ def _check_kind(path: Path) -> None:
         )
 
 
-def _read_file(path: Path, name: str, label: str | None) -> RawSilo:
+def _read_file(path: Path, name: str, label: str | None, drop: Collection[str]) -> RawSilo:
     _check_kind(path)
     try:
         with path.open("rb") as file:
             if path.suffix.lower() == ".npz":
                 return read_npz(file, name)
             with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-                return read_csv(text, name, LABEL if label is None else label)
+                return read_csv(text, name, LABEL if label is None else label, drop)
     except OSError as error:
         raise UserError(f"{shown(path)} can't be read: {error.strerror or error}") from error
     except ValueError as error:
@@ -130,7 +131,8 @@ def _join(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) -> RawS
     orders = [[part.numeric.index(column) for column in first.numeric] for part in parts]
     xs = [part.x if first.columns is None else part.x[:, order] for part, order in zip(parts, orders, strict=True)]
     words = {column: np.concatenate([part.words[column] for part in parts]) for column in first.words}
-    return RawSilo(folder.name, np.concatenate(xs), np.concatenate(ys), first.columns, words, first.label)
+    dropped = tuple(dict.fromkeys(column for part in parts for column in part.dropped))
+    return RawSilo(folder.name, np.concatenate(xs), np.concatenate(ys), first.columns, words, first.label, dropped)
 
 
 def _difference(part: RawSilo, first: RawSilo) -> str:

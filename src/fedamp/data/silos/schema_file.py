@@ -19,6 +19,9 @@ def schema_to_json(schema: Schema) -> str:
     """Return a schema as JSON, for people to read and for `schema_from_json`; numbers come back exactly."""
     values = {field.name: getattr(schema, field.name) for field in fields(schema)}
     values["categories"] = dict(schema.categories)
+    for name in ("dropped", "others", "kept"):
+        if not values[name]:  # a schema without them is the same file as ever, and the same agreement
+            del values[name]
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -15,6 +15,7 @@ from fedamp.errors import UserError
 
 # A list of JSON becomes a tuple; what is in it is checked as strictly as everything else.
 Texts = Annotated[tuple[str, ...], Field(min_length=1), Strict(False)]
+Names = Annotated[tuple[str, ...], Strict(False)]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1), Strict(False)]
 Numbers = Annotated[tuple[float, ...], Strict(False)]
 Spread = Annotated[float, Field(ge=0)]
@@ -38,6 +39,9 @@ class SchemaForm(BaseModel):
     pictures: bool = Field(description="true or false")
     count: int = Field(ge=1, description="a whole number of 1 or more")
     label: str | None = Field(default=None, description="a string, or null for arrays")  # older files lack it
+    dropped: Names = Field(default=(), description="a list of strings")  # these three only if there are any
+    others: Names = Field(default=(), description="a list of strings")
+    kept: Names = Field(default=(), description="a list of strings")
     version: int = Field(description="a whole number")
 
 

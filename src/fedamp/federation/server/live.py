@@ -11,8 +11,8 @@ import numpy as np
 
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes.logs import tail
-from fedamp.federation.server.place import place_of
 from fedamp.federation.server.overview import Seen, overview, played, see
+from fedamp.federation.server.place import place_of
 from fedamp.federation.watch.metrics import server_metrics
 from fedamp.federation.watch.page import Look, View
 from fedamp.federation.watch.words import duration, score_text, series

@@ -30,6 +30,7 @@ NEVER = {
     "strikes": 0,
     "refused": 0,
     "samples": None,
+    "data_changed": None,
     "reason": None,
 }
 
@@ -80,6 +81,7 @@ class OperatorFiles:
             "strikes": standing.strikes,
             "refused": standing.refused,
             "samples": standing.samples,
+            "data_changed": standing.data_changed,
             "reason": standing.reason,
         }
 

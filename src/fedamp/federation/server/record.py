@@ -17,7 +17,7 @@ from torch import Tensor
 from fedamp.config import Named
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.federation.plan import Federation
-from fedamp.federation.server import resume
+from fedamp.federation.server import data_changes, resume
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.operator_files import STATUS, OperatorFiles
 from fedamp.federation.server.outbox import Life
@@ -130,13 +130,16 @@ class Record:
             places = [self.keys.index(who) for who in played.order]
             self.xis.append(placed(played.diagnostics["xi"], places, len(self.keys)))
         line = round_line(played, self.federation.members, metric)
+        changes = data_changes.news(self.state, played.replies, self.federation.members)
+        line["events"] += changes
         run.add(line, sync=True)
         self.state.choice = self._held_out(run.lines()).choice
         run.save(self.state.checkpoint(self._xi(), {"seconds": self.seconds, "members": self.keys}))
         if len(self.state.order) == 2 and not self.warned:
             self.warned = True
             self.say("only two silos have joined so far: each can compute the other's model from what it receives")
-        self.say(self.operator.round_text(played, line))
+        for text in [self.operator.round_text(played, line), *changes]:
+            self.say(text)
         self.status("running")
 
     def last_scores(self, replies: Mapping[str, Reply]) -> None:
@@ -144,8 +147,11 @@ class Record:
         run, metric = RunFolder(self.folder), self.facts.metric
         found = scores({who: reply.metrics for who, reply in replies.items()}, self.keys, metric)
         received = {on: {"received": by["received"]} for on, by in found.items() if "received" in by}
+        changes = data_changes.news(self.state, replies, self.federation.members)
         if received:
-            run.add({"round": self.state.k + 1, "events": [], "seconds": 0.0, **received})
+            run.add({"round": self.state.k + 1, "events": changes, "seconds": 0.0, **received})
+        for text in changes:
+            self.say(text)
         lines = run.lines()
         summary = self._summary(lines)
         result = self._result(summary, lines, received)

@@ -35,6 +35,7 @@ class Standing:
     samples: int | None = None
     refused: int = 0  # bad replies in all
     seen: str | None = None  # when it was last online or replied
+    data_changed: int | None = None  # the round in which its data changed, as it said last
     lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
 
 

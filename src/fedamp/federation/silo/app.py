@@ -146,6 +146,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     received = decode(arrays, silo.templates()[0])
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
+    _log_changes(silo, house, k)
     reply, metrics = silo.play(k, accepted, received)
     trained = house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
@@ -159,10 +160,17 @@ def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     _take(silo, house, message)
     accepted, received = int(config["accepted"]), decode(arrays, silo.templates()[0])  # type: ignore[arg-type]
+    _log_changes(silo, house, accepted + 1)
     metrics = silo.look(accepted, received)
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
     _log_alone(silo, house, accepted, received)
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
+
+
+def _log_changes(silo: Silo, house: House, k: int) -> None:
+    """Say at home whether the data has changed since the last round, and how."""
+    if text := silo.rows.note(k, silo.setup.clients):
+        house.log(f"round {k}: {text}")
 
 
 def _log_alone(silo: Silo, house: House, k: int, received: Received) -> None:

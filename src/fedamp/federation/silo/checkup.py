@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from fedamp.data.silos.identifiers import schema_suspects
+from fedamp.data.silos.leaving import at_home
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.data.silos.warnings import schema_warnings
@@ -104,11 +106,13 @@ def _version(silo_config: SiloConfig, bundle: Path) -> str:
 
 
 def _data(silo_config: SiloConfig, data: Path) -> str:
-    raw, schema = read_silo(data, silo_config.plan.config.label), silo_config.plan.schema
+    schema = silo_config.plan.schema
+    raw = read_silo(data, silo_config.plan.config.label, schema.dropped)
     apply_schema(schema, raw)
     found = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    found += [f"column {column!r} of the schema looks like {why}" for column, why in schema_suspects(schema).items()]
     warnings = [f"warning: {line}" for line in found]
-    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *warnings])
+    return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *at_home(schema, raw), *warnings])
 
 
 def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
@@ -116,7 +120,8 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
 
     silo = open_silo(silo_config, data, bundle / "run")
     held = len(silo.setup.clients.test[0])
-    return f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    return "; ".join([text, *(f"warning: {line}" for line in silo.setup.warnings)])
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:

@@ -16,9 +16,10 @@ from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo import alone, diary, kept_models
+from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
-from fedamp.federation.wire.allowed_metrics import metric_names
+from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, metric_names
 from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
@@ -47,6 +48,7 @@ class Silo:
     setup: Setup  # of one client: this silo
     memory: Memory
     models: Path  # where the silo's models are put for its own use
+    rows: KnownRows  # what the silo had to learn from so far
 
     @property
     def samples(self) -> int:
@@ -132,8 +134,12 @@ class Silo:
 
     def _counts(self) -> dict[str, float]:
         clients = self.setup.clients
-        held_out = {"num-validation": len(clients.validation[0])} if clients.validation else {}
-        return {"num-examples": self.samples, "num-test": len(clients.test[0]), **held_out}
+        counts: dict[str, float] = {"num-examples": self.samples, "num-test": len(clients.test[0])}
+        if clients.validation:
+            counts["num-validation"] = len(clients.validation[0])
+        if changed := self.rows.changed_in():  # again in each round: a reply may be lost
+            counts[DATA_CHANGED] = changed
+        return counts
 
     def state(self, accepted: int) -> State:
         """Return the state after the round that the server accepted last, 0 for none."""
@@ -218,8 +224,9 @@ def open_silo(
         raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
     config = replace(silo_config.plan.config, engine="loop", alone=trains_alone)
     try:
-        raw = read_silo(data, config.label)
+        raw = read_silo(data, config.label, silo_config.plan.schema.dropped)
         material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    return Silo(silo_config, assemble(config, material), Memory(folder / "memory"), folder / "models")
+    rows = KnownRows(folder / FILE)
+    return Silo(silo_config, assemble(config, material), Memory(folder / "memory"), folder / "models", rows)

@@ -2,6 +2,8 @@
 
 from fedamp.records.take_home import ENTRIES
 
+DATA_CHANGED = "data-changed"
+"""The round in which a silo's data was last found changed; not sent by a silo whose data has not."""
 LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
 
 
@@ -14,4 +16,4 @@ def metric_names(metric: str) -> list[str]:
         for entry in ENTRIES
         for what in (metric, "loss")
     ]
-    return ["num-examples", "num-test", "num-validation", "train-seconds", *LOSSES, *scores]
+    return ["num-examples", "num-test", "num-validation", "train-seconds", DATA_CHANGED, *LOSSES, *scores]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedamp.federation.wire.allowed_metrics import DATA_CHANGED
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.methods import Method
 from fedamp.rows import Message, Rows
@@ -73,6 +74,8 @@ def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[st
             raise RefusedError(f"its metric {name} is of type {type(value).__name__}; expected a number")
         if name.endswith("accuracy") and not 0 <= value <= 1:
             raise RefusedError(f"its metric {name} is {value:g}; expected a number from 0 to 1")
+        if name == DATA_CHANGED and not float(value).is_integer():
+            raise RefusedError(f"its metric {name} is {value:g}; expected a round's number")
         if value < 0 or (value > LARGEST and math.isfinite(value)):
             raise RefusedError(f"its metric {name} is {value:g}; expected 0 to {LARGEST:g}")
     return {name: float(value) for name, value in metrics.items()}

@@ -54,7 +54,7 @@ def apply_schema(schema: Schema, silo: RawSilo) -> tuple[Tensor, Tensor]:
 
 
 def _encode(schema: Schema, silo: RawSilo) -> Floats:
-    """Return a silo's inputs in the schema's order, words as 0 and 1."""
+    """Return a silo's inputs in the schema's order, words as 0 and 1; a rare word that stayed at home is all 0."""
     if schema.columns is None:
         return silo.x.astype(np.float64)
     places = {column: i for i, column in enumerate(silo.numeric)}
@@ -63,15 +63,19 @@ def _encode(schema: Schema, silo: RawSilo) -> Floats:
         if column in places:
             blocks.append(silo.x[:, [places[column]]].astype(np.float64))
             continue
-        known = schema.categories[column]
+        known = {word: place for place, word in enumerate(schema.categories[column])}
         words, inverse = np.unique(silo.words[column], return_inverse=True)
         unknown = [word for word in words.tolist() if word not in known]
-        if unknown:
+        if unknown and column not in schema.others:
             raise UserError(
                 f"column {column!r} of silo {silo.name!r} has {listed(unknown)}, unknown to the schema; "
                 f"expected {listed(known)}; merge the schemas again, or correct the rows"
             )
-        blocks.append(np.eye(len(known))[[known.index(word) for word in words.tolist()]][inverse])
+        encoded = np.zeros((len(words), len(known)))
+        for row, word in enumerate(words.tolist()):
+            if word in known:
+                encoded[row, known[word]] = 1
+        blocks.append(encoded[inverse])
     return np.concatenate(blocks, axis=1)
 
 

@@ -36,6 +36,11 @@ class Schema:
     pictures: bool  # the inputs are bytes
     count: int  # rows behind the means
     label: str | None = None  # csv: the column to predict
+    dropped: tuple[str, ...] = ()  # csv: columns that are left out when rows are read
+    others: tuple[str, ...] = ()  # csv: columns of words whose rarer words stayed at home: such a cell is none of them
+    kept: tuple[
+        str, ...
+    ] = ()  # csv: columns that look like identifiers, and of which their owner says that they are not
     version: int = VERSION
 
     @property
@@ -71,6 +76,12 @@ class Schema:
                 f"label of the schema is {brief(self.label)}, which is one of its columns too; "
                 "expected the column to predict to be none of those to predict it from"
             )
+        _check_texts("dropped", self.dropped)
+        if both := [column for column in self.dropped if column in (*(self.columns or ()), self.label)]:
+            raise UserError(f"dropped of the schema has {brief(both[0])}, which is one of its columns too")
+        for column in self.others:
+            if column not in self.categories:
+                raise UserError(f"others of the schema name {brief(column)}; expected a column of words")
         for column, words in self.categories.items():
             if column not in (self.columns or ()):
                 raise UserError(

@@ -17,6 +17,8 @@ def schema_differences(a: Schema, b: Schema) -> list[str]:
     if (a.columns is None) != (b.columns is None):
         lines.append("one has columns and the other has none")
     lines += _name_differences("columns", a.columns or (), b.columns or ())
+    for what in ("dropped", "others", "kept"):
+        lines += _name_differences(what, getattr(a, what), getattr(b, what))
     lines += _name_differences("labels", a.labels or (), b.labels or ())
     for column in [*a.categories, *(column for column in b.categories if column not in a.categories)]:
         lines += _name_differences(f"words of {column!r}", a.categories.get(column, ()), b.categories.get(column, ()))

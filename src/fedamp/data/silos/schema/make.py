@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedamp import checks
-from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.raw import RawSilo, word_counts
 from fedamp.data.silos.schema.definition import TASKS, Schema, inputs_of
 from fedamp.data.silos.schema.merge import check_classes, merge
 from fedamp.data.silos.targets import amounts, guess_task, labels_of, sorted_labels
@@ -18,12 +18,13 @@ from fedamp.errors import UserError
 Floats = NDArray[np.float64]
 
 
-def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
+def make_schema(silos: Sequence[RawSilo], task: str = "auto", min_count: int = 1) -> Schema:
     """Return the schema of silos in one place, or of one silo alone, to be merged with the others'.
 
     "auto" decides by the targets' type (`guess_task`): floats are a regression, whole numbers and words are classes.
     Silos that are described separately should name their task: one of them may write 25 where the others write
     25.0. Columns are in the order of the first silo. One silo alone may have a single class; a federation needs two.
+    Words in fewer than `min_count` of all rows are left out: such a cell is encoded as none of its column's words.
     """
     checks.one_of("task", task, ("auto", *TASKS))
     if not silos:
@@ -31,16 +32,21 @@ def make_schema(silos: Sequence[RawSilo], task: str = "auto") -> Schema:
     if task == "auto":
         task = guess_task([silo.y for silo in silos])
     names = [f"silo {silo.name!r}" for silo in silos]
-    merged = merge([_describe(silo, task) for silo in silos], names)
+    counts = word_counts(silos)
+    rare = {column: {word for word, n in words.items() if n < min_count} for column, words in counts.items()}
+    if empty := [column for column in counts if len(rare[column]) == len(counts[column])]:
+        raise UserError(f"no word of column {empty[0]!r} is in {min_count} rows; drop the column, or lower min_count")
+    merged = merge([_describe(silo, task, rare) for silo in silos], names)
     if len(silos) > 1:
         check_classes(merged)
     return merged
 
 
-def _describe(silo: RawSilo, task: str) -> Schema:
-    """Return the schema of one silo alone."""
+def _describe(silo: RawSilo, task: str, rare: Mapping[str, Collection[str]]) -> Schema:
+    """Return the schema of one silo alone, without rare words."""
     of = f"silo {silo.name!r}"
-    categories = {column: tuple(np.unique(cells).tolist()) for column, cells in silo.words.items()}
+    words = {column: np.unique(cells).tolist() for column, cells in silo.words.items()}
+    categories = {column: tuple(word for word in known if word not in rare[column]) for column, known in words.items()}
     pictures = silo.x.dtype == np.uint8
     table = silo.columns is not None
     if pictures and table:
@@ -72,6 +78,8 @@ def _describe(silo: RawSilo, task: str) -> Schema:
         pictures=bool(pictures),
         count=len(silo),
         label=silo.label,
+        dropped=silo.dropped,
+        others=tuple(column for column in categories if len(categories[column]) < len(words[column])),
     )
 
 

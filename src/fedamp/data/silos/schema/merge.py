@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedamp.data.silos.one_line import brief
+from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.schema.definition import Schema, inputs_of
 from fedamp.data.silos.schema.layout import layout_difference
 from fedamp.data.silos.targets import sorted_labels
@@ -42,11 +42,23 @@ def merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
                 f"{name} predicts {brief(schema.label)} and {first} predicts {brief(merged.label)}; expected one "
                 "column; name it with --label where each schema is made"
             )
+        _check_dropped(schemas, names, schema, name)
         difference = layout_difference(merged, schema.columns, schema.categories, schema.input_shape, schema.pictures)
         if difference:
             raise UserError(f"{name} doesn't fit {first}: {difference}")
         merged = _merge_two(merged, schema)
     return merged
+
+
+def _check_dropped(schemas: Sequence[Schema], names: Sequence[str], schema: Schema, name: str) -> None:
+    """Raise if one silo has left out a column that another has."""
+    for other, whose in zip(schemas, names, strict=True):
+        for here, there, has, drops in ((schema, other, name, whose), (other, schema, whose, name)):
+            if both := [column for column in there.dropped if column in (here.columns or ())]:
+                raise UserError(
+                    f"{has} has column {listed(both)}, which {drops} leaves out; expected the same columns in all "
+                    f"silos; make the schema of {has} again with --drop {','.join(both)}, or that of {drops} without"
+                )
 
 
 def check_classes(schema: Schema) -> None:
@@ -87,6 +99,9 @@ def _merge_two(a: Schema, b: Schema) -> Schema:
         shift=tuple(mean for mean, _ in scaling),
         spread=tuple(spread for _, spread in scaling),
         categories=categories,
+        dropped=tuple(sorted({*a.dropped, *b.dropped})),
+        others=tuple(sorted({*a.others, *b.others})),
+        kept=tuple(sorted({*a.kept, *b.kept})),
         target_shift=target[0],
         target_spread=target[1],
         count=a.count + b.count,
