@@ -40,6 +40,7 @@ class APFL(Method):
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True
+    anew: ClassVar[str] = "its own model v starts at the global model, and its mixture weight as at first"
 
     mixture: float = about(
         0.5,

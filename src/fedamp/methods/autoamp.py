@@ -62,6 +62,11 @@ class AutoAMP(Method):
         checks.not_negative("pull", self.pull)
         checks.positive("bias_weight", self.bias_weight)
 
+    @property
+    def remembers(self) -> bool:
+        """Training starts at what the server sends; which half a probe is on, the server says."""
+        return False
+
     def server_init(self, w: Rows) -> State:
         """Keep the first model as the common start of all probes, and room for what clients send."""
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
@@ -113,6 +118,11 @@ class AutoAMP(Method):
         xi[done[:, None], done] = found.xi
         kept = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found.by_client.items()}
         return state.replace(kept, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
+
+    def server_leave(self, state: State, stay: Tensor) -> State:
+        """Choose the weights of those who stay anew, from their own half models."""
+        state = state.take(stay)
+        return self.who_listens_to_whom(state) if (state.rows["played"].params >= HALVES).any() else state
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model: it is scored, and never trained from."""
