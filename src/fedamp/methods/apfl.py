@@ -59,6 +59,11 @@ class APFL(Method):
         checks.share("mixture", self.mixture)
         checks.truth("adaptive", self.adaptive)
 
+    @property
+    def remembers(self) -> bool:
+        """Each client has its own model v and its mixture weight a."""
+        return True
+
     def server_init(self, w: Rows) -> State:
         """Begin at the mean of the first models."""
         return State(len(w), shared={"w": w.mean()})

@@ -62,11 +62,6 @@ class AutoAMP(Method):
         checks.not_negative("pull", self.pull)
         checks.positive("bias_weight", self.bias_weight)
 
-    @property
-    def remembers(self) -> bool:
-        """Training starts at what the server sends; which half a probe is on, the server says."""
-        return False
-
     def server_init(self, w: Rows) -> State:
         """Keep the first model as the common start of all probes, and room for what clients send."""
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
@@ -94,12 +89,8 @@ class AutoAMP(Method):
         second = rows["second"].put(two, reply["w"][played[:, 0] == 1])
         whole = Rows((first[two].params + second[two].params) / 2, (first[two].buffers + second[two].buffers) / 2)
         stuck = stalled(reply["loss"].params, losses, played)
-        new = {
-            "samples": reply["samples"].params,
-            "losses": noted(reply["loss"].params, losses, played),
-            "sharper": rows["sharper"].params[where] + stuck,
-            "played": played + 1,
-        }
+        new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
+        new |= {"sharper": rows["sharper"].params[where] + stuck, "played": played + 1}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})

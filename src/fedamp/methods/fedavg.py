@@ -20,11 +20,6 @@ class FedAvg(Method):
 
     scored: ClassVar[str] = "received"
 
-    @property
-    def remembers(self) -> bool:
-        """Training starts at the global model."""
-        return False
-
     def server_init(self, w: Rows) -> State:
         """Begin at the mean of the first models, which is the model itself if they are equal."""
         return State(len(w), shared={"w": w.mean()})

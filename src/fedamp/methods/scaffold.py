@@ -44,6 +44,11 @@ class Scaffold(Method):
     def __post_init__(self) -> None:
         checks.positive("global_step", self.global_step)
 
+    @property
+    def remembers(self) -> bool:
+        """Each client has its control c_i."""
+        return True
+
     def server_init(self, w: Rows) -> State:
         """Begin at the mean of the first models, with controls of 0."""
         # The sum is kept, not the mean: a client who comes late, with c_i = 0, then needs no correction.

@@ -15,6 +15,11 @@ class Separate(Method):
 
     anew: ClassVar[str] = "it starts from its first model: the server has none of its models"
 
+    @property
+    def remembers(self) -> bool:
+        """Each client has its model, and nobody else does."""
+        return True
+
     def server_init(self, w: Rows) -> State:
         """Keep nothing."""
         return State(len(w))
