@@ -29,6 +29,7 @@ class Member:
     name: str
     number: int  # its coordinate for random numbers, fixed when the silo is provisioned
     key: str  # SHA-256 of its public key, in hex
+    removed: bool = False  # it keeps its place, so that its number and name are never given again
 
 
 @dataclass(frozen=True)

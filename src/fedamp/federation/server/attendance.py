@@ -82,8 +82,28 @@ class Attendance:
         for identity in self.observer.admitted():
             self.state.admit(identity)
             self.observer.say(f"{self.names[identity]} is let in again")
+        self._rearrange()
         nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
-        return {who: nodes[who] for who in self.names if who in nodes and not self.state.standing(who).aside}
+        return {who: nodes[who] for who in self.names if who in nodes and self._welcome(who)}
+
+    def _welcome(self, who: str) -> bool:
+        return not (self.state.standing(who).aside or self.state.standing(who).removed)
+
+    def _rearrange(self) -> None:
+        """Take out and readmit whom the operator names; it is on the disk before anyone is sent anything."""
+        readmitted, removed = list(self.observer.readmitted()), list(self.observer.removed())
+        for who in readmitted:
+            self.state.admit(who)
+            self.state.begin_anew(who)
+            self.observer.say(f"{self.names[who]} is readmitted: {self.state.method.anew}")
+        for who in removed:
+            self.state.remove(who)
+            self.willing.discard(who)
+            self.observer.say(
+                f"{self.names[who]} is removed: its key is refused, and its row is in no mixture any more"
+            )
+        if readmitted or removed:
+            self.observer.rearranged(readmitted, removed)
 
     def _waiting(self, there: int) -> str:
         aside = [name for who, name in self.names.items() if self.state.standing(who).aside]

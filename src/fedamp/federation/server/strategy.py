@@ -17,7 +17,7 @@ from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
-from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
+from fedamp.federation.wire.messages import LOST_MEMORY, by_sender, check_willing, metrics_of, newest_of
 
 LAST_PATIENCE = 120.0
 """Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""
@@ -84,6 +84,7 @@ class RowStrategy(Strategy):
         good, refused = self.state.sift(decoded)
         for who, reason in refused.items():
             absent[who] = self._strike(who, reason)
+        self.state.attended(good, absent)
         if len(good) < self.state.rules.min_silos:
             self._failed(len(good), absent)
             return None, None
@@ -112,12 +113,13 @@ class RowStrategy(Strategy):
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
         absent = dict.fromkeys(self.sent, f"no reply within {self.state.rules.reply_timeout:g} s")
+        for who in self.state.order:
+            self.state.standing(who).refuses = False
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
             except RefusedError as error:  # it says itself that it can't: it is absent, not bad
-                absent[who] = str(error)
-                self.state.standing(who).reason = str(error)
+                absent[who] = self._refusal(who, str(error), reply)
                 continue
             try:
                 decoded[who] = self._decode(reply)
@@ -125,6 +127,20 @@ class RowStrategy(Strategy):
             except Exception as error:  # whatever a reply holds must not stop the others
                 absent[who] = self._strike(who, one_line(error) or type(error).__name__)
         return decoded, absent
+
+    def _refusal(self, who: str, reason: str, reply: Message) -> str:
+        """Note that a silo can't take part, and return why; what can be done about it is done, or said once."""
+        newest, standing = newest_of(reply), self.state.standing(who)
+        if newest is not None and self.outbox.catch_up(newest):
+            self.observer.caught_up(newest)
+        if reason == LOST_MEMORY:
+            reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
+        if not reply.has_error():
+            if standing.reason != reason:
+                self.observer.say(f"{self.names[who]} refuses: {reason}")
+            standing.refuses = True
+        standing.reason = reason
+        return reason
 
     def _decode(self, reply: Message) -> Reply:
         content = reply.content

@@ -14,4 +14,4 @@ def metric_names(metric: str) -> list[str]:
         for entry in ENTRIES
         for what in (metric, "loss")
     ]
-    return ["num-examples", "num-test", "num-validation", "train-seconds", *LOSSES, *scores]
+    return ["num-examples", "num-test", "num-validation", "train-seconds", "forgot", *LOSSES, *scores]

@@ -9,6 +9,9 @@ from flwr.app import Message
 
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
+LOST_MEMORY = "it has lost its memory of earlier rounds"
+"""What a silo replies that can't go on from where the server is: its operator has to let it begin anew."""
+
 
 def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
     """Yield who replied, and what: the first reply of each silo to its own message, and nothing else."""
@@ -30,6 +33,14 @@ def check_willing(reply: Message) -> None:
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
         raise RefusedError(one_line(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
+
+
+def newest_of(reply: Message) -> int | None:
+    """Return the number of the newest message that a silo acted on, if it refuses this one as older; else None."""
+    if reply.has_error() or "refusal" not in reply.content.config_records:
+        return None
+    newest = reply.content.config_records["refusal"].get("newest")
+    return newest if isinstance(newest, int) and not isinstance(newest, bool) else None
 
 
 def metrics_of(reply: Message) -> dict[str, Any]:
