@@ -24,7 +24,7 @@ FROM_THE_SILOS = ("data", "setting", "clients", "schema", "alone")
 FederationFlags = takes_fields(
     {
         RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)),
-        Rules: ("reply_timeout", "min_silos", "move_factor", "norm_factor", "strikes"),
+        Rules: ("reply_timeout", "late_after", "min_silos", "move_factor", "norm_factor", "strikes"),
     }
 )
 
@@ -96,21 +96,17 @@ def federation_add(
 @federation_app.command("up")
 def federation_up(
     folder: Folder,
-    host: Annotated[str, Flag(help="127.0.0.1, with nginx in front to let the silos in; or 0.0.0.0.")] = "127.0.0.1",
-    port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` chose.")] = None,
+    host: Annotated[
+        str | None,
+        Flag(help="Address to listen on; by default all, or 127.0.0.1 if made for one machine. 127.0.0.1: behind nginx."),
+    ] = None,
+    port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` was given.")] = None,
 ) -> None:
     """Run the server until the last round is done; stopped and started again, it continues where it left off."""
     needs_extra()
     from fedamp.federation.server import commands
 
-    if host != commands.HERE:
-        warn(
-            "whoever reaches this port can start runs and register keys, not only the silos; "
-            "it is safer to leave --host as it is, and to let the silos in through nginx (server/nginx.conf)"
-        )
-    code = commands.up(folder, host, port, say)
-    if code:
-        raise typer.Exit(code)
+    commands.up(folder, host, port, say)
 
 
 @federation_app.command("status")

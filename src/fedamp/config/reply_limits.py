@@ -48,6 +48,14 @@ class Rules(ReplyLimits):
     reply_timeout: float = about(
         600.0, "Seconds that a round waits for replies.", unit="seconds", range="above 0", source="ours", group=REPLIES
     )
+    late_after: float = about(
+        30.0,
+        "Seconds that a round waits at least for a silo when enough others have answered.",
+        unit="seconds",
+        range="above 0",
+        source="ours",
+        group=REPLIES,
+    )
     min_silos: int = about(
         2,
         "Good replies that a round needs in order to count; `federation init` sets 3 if there are three silos or more.",
@@ -61,6 +69,7 @@ class Rules(ReplyLimits):
 
     def __post_init__(self) -> None:
         checks.positive("reply_timeout", self.reply_timeout)
+        checks.positive("late_after", self.late_after)
         checks.count("min_silos", self.min_silos)
         checks.positive("move_factor", self.move_factor)
         checks.positive("norm_factor", self.norm_factor)

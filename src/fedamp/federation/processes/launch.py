@@ -1,4 +1,4 @@
-"""Starting Flower's programs and ending them, with nothing left behind."""
+"""Starting programs and ending them, with nothing left behind."""
 
 from __future__ import annotations
 
@@ -10,38 +10,24 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedamp.errors import UserError
-
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE = 10.0  # seconds that a program has to end by itself
 
 
-def flower_program(name: str) -> str:
-    """Return the path of one of Flower's programs: it is next to this Python."""
-    path = Path(sys.executable).with_name(name)
-    if not path.exists():
-        raise UserError(f"{name} is not installed next to {sys.executable}; run: pip install 'fedamp[federation]'")
-    return str(path)
-
-
 def environment(home: Path, code: Path, **more: str) -> dict[str, str]:
-    """Return the environment for Flower's programs: their own home folder, nothing sent out, nothing installed."""
+    """Return the environment for a process that uses Flower: a home folder of its own, and nothing is sent out."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
     paths = [str(code), *filter(None, [inherited.get("PYTHONPATH")])]
     no_proxy = inherited.get("NO_PROXY", inherited.get("no_proxy"))
     return {
         **inherited,
-        # Flower's programs start one another by name.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)]),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
-        # Parts of Flower on one machine talk over loopback, which no proxy reaches.
+        # A server on the same machine is reached over loopback, which no proxy reaches.
         "NO_PROXY": ",".join(filter(None, [no_proxy, "127.0.0.1", "localhost"])),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         **more,
     }
 

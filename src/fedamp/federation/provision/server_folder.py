@@ -1,4 +1,4 @@
-"""The server's folder: Flower's app, the start script, the systemd unit, nginx's configuration, the operator's page."""
+"""The server's folder: the start script, the systemd unit, nginx's configuration, the operator's page."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from string import Template
 from fedamp import __version__
 from fedamp.federation.plan import Plan
 from fedamp.federation.provision.address import Address
-from fedamp.federation.provision.writing import FOLDER, SCRIPT, fill
+from fedamp.federation.provision.writing import SCRIPT, fill
 
 DOOR = (
     "Open TCP port $port, from the silos' addresses only, and nothing else. Silos reach the server at $server; they "
-    "open nothing themselves.\n\nThe silos come in through nginx: `server/nginx.conf` lets through the calls that a "
-    "silo makes, and nothing else. Keep Flower's own port closed to the outside: whoever reaches it can start runs and "
-    "register keys, and so run code here."
+    "open nothing themselves. The server answers only the calls that a silo makes, each signed with a registered key."
+    "\n\nIf every service of your house must be behind nginx: `server/nginx.conf` is for that. Then start the server "
+    "with `--host 127.0.0.1`, where it listens on port $listen."
 )
 NO_DOOR = (
-    "Nothing: this federation was made for one machine, whose silos reach Flower's server on the loopback interface at "
+    "Nothing: this federation was made for one machine, whose silos reach the server on the loopback interface at "
     "$server. To let other machines in, make a federation with `--host NAME`."
 )
 
@@ -35,10 +35,6 @@ def write_server(made: Path, folder: Path, plan: Plan, address: Address) -> None
         "listen": str(address.listen),
     }
     values["door"] = Template(NO_DOOR if address.port == address.listen else DOOR).substitute(values)
-    (server / "app/fedamp_app").mkdir(mode=FOLDER, parents=True)
-    fill("app/pyproject.toml", server / "app/pyproject.toml", values)
-    for name in ("__init__.py", "server_app.py", "client_app.py"):
-        fill(f"app/{name}", server / "app/fedamp_app" / name, values)
     fill("nginx.conf", server / "nginx.conf", values)
     fill("start-server.sh", server / "start.sh", values, SCRIPT)
     fill("fedamp-federation.service", server / "fedamp-federation.service", values)

@@ -1,20 +1,17 @@
-"""The server's Flower app: reads the federation's folder, plays the rounds, and continues where it was stopped."""
+"""The server's part of a federation: plays its rounds, and continues where it was stopped."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 
 from fedamp.errors import UserError
 from fedamp.federation.plan import Federation, Plan, disagreement
-from fedamp.federation.plan_files import read_federation
 from fedamp.federation.server.attendance import Attendance
-from fedamp.federation.server.half_sent import bound_the_wait
 from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.record import Record, TaskFacts
 from fedamp.federation.server.state import ServerState
@@ -25,19 +22,20 @@ from fedamp.runs.material import outputs_of
 from fedamp.runs.parts import first_models, method_of, optimizer_of
 from fedamp.training.batches import Batching
 
-FOLDER = "FEDAMP_FEDERATION"  # the environment variable with the federation's folder
-RECORD = "record"
-
 
 def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
-    """Play the federation's rounds from where its record ends, and return the record."""
-    plan = federation.plan
-    if difference := disagreement(plan.agreed(), plan.here()):
-        raise UserError(f"the plan of the federation does not fit this installation: {difference}")
-    record = _record(federation, folder)
+    """Play the federation's rounds from where its record ends, and return the record, which is in `folder`."""
+    record = open_record(federation, folder)
+    play(grid, record)
+    return record
+
+
+def play(grid: Grid, record: Record) -> None:
+    """Play the rounds that a record still lacks."""
+    federation, plan = record.federation, record.federation.plan
     if record.finished():
         record.say("all rounds have been played; raise `rounds` in federation.json to continue")
-        return record
+        return
     state, rounds = record.state, plan.config.rounds
     outbox = Outbox(state, plan.here(), record.begin())
     names = {member.key: member.name for member in federation.members}
@@ -47,12 +45,13 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     while not record.finished():  # a round that did not count is played again
         strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - state.k), timeout=federation.rules.reply_timeout)
     strategy.say_farewell(grid)
-    return record
 
 
-def _record(federation: Federation, folder: Path) -> Record:
+def open_record(federation: Federation, folder: Path) -> Record:
     """Return the federation's record, not yet begun, with a state that no silo has joined."""
     plan = federation.plan
+    if difference := disagreement(plan.agreed(), plan.here()):
+        raise UserError(f"the plan of the federation does not fit this installation: {difference}")
     method = method_of(plan.config)
     optimizer_of(plan.config, method)  # one that the method can't use is refused now
     outputs, task = outputs_of(plan.schema)
@@ -67,15 +66,3 @@ def _first_model(plan: Plan, number: int) -> tuple[Any, Rows]:
     """Return the model of a plan, and the first row `(1, d)` of the silo with this number."""
     outputs, _ = outputs_of(plan.schema)
     return first_models(plan.config, plan.schema.input_shape, outputs, [number], None, torch.device("cpu"))
-
-
-app = ServerApp()
-
-
-@app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Serve the federation whose folder `fedamp federation up` named."""
-    folder = Path(os.environ[FOLDER])
-    federation = read_federation(folder)
-    bound_the_wait(federation.rules.reply_timeout)
-    serve(grid, federation, folder / RECORD)

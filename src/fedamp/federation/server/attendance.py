@@ -19,7 +19,7 @@ from fedamp.federation.wire.identity import identity_of
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
 from fedamp.rows import Rows
 
-POLL = 3.0
+POLL = 0.25
 """Seconds between two looks at who is online."""
 ASK_AGAIN = 60.0
 """Seconds until a silo that was not let in is asked again, and seconds it then has to answer; both double each time."""

@@ -112,7 +112,7 @@ class RowStrategy(Strategy):
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
-        absent = dict.fromkeys(self.sent, f"no reply within {self.state.rules.reply_timeout:g} s")
+absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.clock:.0f} s")
         for who in self.state.order:
             self.state.standing(who).refuses = False
         for who, reply in by_sender(replies, self.sent):

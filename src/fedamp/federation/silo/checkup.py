@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import ssl
 import stat
 import sys
@@ -19,8 +18,6 @@ from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
-from fedamp.federation.processes import launch
-from fedamp.federation.silo import guard
 
 FILES = (SILO, SCHEMA, "ca.crt", "key")
 WAIT = 10.0  # seconds for the server to answer
@@ -45,8 +42,6 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     silo_config = read_silo_config(bundle)
     yield _try("key", lambda: _key(bundle / "key"))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
-    yield _try("Flower", lambda: launch.flower_program("flower-supernode") and "")
-    yield _try("guard", lambda: _guard(bundle))
     yield _try("version", lambda: _version(silo_config, bundle))
     readable = _try("data", lambda: _data(silo_config, data))
     yield readable
@@ -110,14 +105,6 @@ def _certificate(path: Path) -> str:
             f"{now:%Y-%m-%d %H:%M} UTC; set the clock, or ask for a new bundle"
         )
     return f"of the authority, valid until {end:%Y-%m-%d}"
-
-
-def _guard(bundle: Path) -> str:
-    folder = bundle.absolute() / "run" / "bin"
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    guard.write_programs(folder)
-    guard.guarded_path(folder, os.environ.get("PATH", os.defpath))
-    return "only the installed package runs here, whatever the server sends"
 
 
 def _version(silo_config: SiloConfig, bundle: Path) -> str:

@@ -1,7 +1,7 @@
 """A silo connects to its federation, and stays connected.
 
-BUNDLE/run/  up.lock, node.toml (where bundle and data are), bin/ (see `guard`), Flower's home, supernode.log, and
-             what the client app writes: log.txt, memory, models
+BUNDLE/run/  up.lock, node.toml (where bundle and data are), node.log, and what the silo's app writes: log.txt, memory,
+             models
 """
 
 from __future__ import annotations
@@ -9,35 +9,33 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fedamp.federation.plan import SiloConfig
-from fedamp.federation.processes import launch, locks, logs, ports
+from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.federation.silo import guard
 
 PAUSE, LONGEST = 3.0, 60.0  # seconds between two tries
 STEADY = 120.0  # a connection that held this long was a good one
 TICK, PATIENCE = 0.5, 20.0
-CONNECTED, REFUSED = "SuperNode ID:", "Failed to activate SuperNode"  # in Flower's words
+CONNECTED = "connected to the server"  # in the words of `node`
+ACTIVATION, TURNED_AWAY = "Failed to activate SuperNode", "401 Unauthorized"  # in Flower's
+NODE, LOG = "node.toml", "node.log"
 Say = Callable[[str], None]
 
 
-def command_of(silo_config: SiloConfig, bundle: Path, data: Path, alone: bool = False) -> list[str]:
+def command_of(bundle: Path, data: Path, alone: bool = False) -> list[str]:
     """Return the command that connects a silo; write down for its app where bundle and data are, and what it does."""
-    node = bundle / "run" / "node.toml"
+    node = bundle / "run" / NODE
     node.parent.mkdir(mode=0o700, exist_ok=True)
     # A file, not the command line: paths may hold quotes and spaces, and other users could list them.
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
     beside = "alone = true\n" if alone else ""
     node.write_text("bundle = {}\ndata = {}\n".format(*texts) + beside, encoding="utf-8")
-    return [
-        *(launch.flower_program("flower-supernode"), "--superlink", silo_config.server),
-        *("--root-certificates", str(bundle / "ca.crt"), "--auth-supernode-private-key", str(bundle / "key")),
-        *("--host", "127.0.0.1", "--port", str(ports.free_port()), "--node-config", str(node)),
-    ]
+    return [sys.executable, "-m", "fedamp.federation.silo.node", str(bundle)]
 
 
 def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False) -> None:
@@ -47,16 +45,14 @@ def up(silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool 
     run.mkdir(mode=0o700, exist_ok=True)
     with launch.ending_in_order(), locks.only_one(run / "up.lock", f"silo {silo_config.name} of {bundle}"):
         follower = logs.Follower(run / "log.txt")
-        log = logs.begin_log(run / "supernode.log")
+        log = logs.begin_log(run / LOG)
         env = launch.environment(run / "flwr", bundle / "code")
-        guard.write_programs(run / "bin")
-        env["PATH"] = guard.guarded_path(run / "bin", env["PATH"])
         say(f"silo {silo_config.name} is taking part at {silo_config.server}; press Ctrl-C to leave")
         pause = PAUSE
         while True:
             began = time.monotonic()
             flower = logs.Follower(log)
-            with launch.running(command_of(silo_config, bundle, data, alone), env, log) as process:
+            with launch.running(command_of(bundle, data, alone), env, log) as process:
                 seen = _follow(process, flower, follower, say)
             pause = PAUSE if time.monotonic() - began > STEADY else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")
@@ -84,10 +80,10 @@ def _follow(process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.F
 
 
 def _reason(lines: list[str]) -> str:
-    """Return in a few words why Flower's program ended, from its last lines; "" if they don't say."""
+    """Return in a few words why the silo's process ended, from its last lines; "" if they don't say."""
     errors = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
-    if errors and REFUSED in errors[-1]:
+    if errors and ACTIVATION in errors[-1]:
         return "the server does not know this silo's key, or has not yet noticed that its last connection ended"
-    if not errors and any("terminated gracefully" in line for line in lines):
-        return "the server turned it away and gave no reason; is this machine's clock right? run `fedamp silo check`"
+    if any(TURNED_AWAY in line for line in lines[-10:]):
+        return "the server was started anew, or it turned the silo away: is this machine's clock right?"
     return errors[-1] if errors else ""

@@ -1,0 +1,161 @@
+"""How the server's rounds reach the silos: Flower's Grid, over Flower's memory in the same process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from flwr.app import Error, Message, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.constant import ErrorCode
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
+from flwr.supercore.run import Run
+
+from fedamp.federation.server.lateness import Lateness
+from fedamp.federation.server.link import Link
+from fedamp.federation.wire.encoding import RefusedError
+from fedamp.federation.wire.objects import gather, pieces_of, put_together
+
+TICK = 0.02
+"""Seconds between two looks for replies."""
+
+
+@dataclass
+class Asked:
+    """A message that was sent and is not answered yet."""
+
+    message: Message
+    sent: float  # time.monotonic()
+    reply: Message | None = None  # has been announced; its pieces may still be on their way
+
+    @property
+    def node(self) -> int:
+        """To whom it was sent."""
+        return self.message.metadata.dst_node_id
+
+
+@dataclass
+class LinkGrid(Grid):
+    """Sends messages and collects replies; who is late does not hold up the others."""
+
+    link: Link
+    lateness: Lateness
+    open: dict[str, Asked] = field(default_factory=dict)  # by number of the message
+    late: set[str] = field(default_factory=set)  # among them, those that no round waits for any more
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return who is online."""
+        return list(self.link.state.get_node_info(node_ids=list(self.get_node_ids())))
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the numbers of those who are online."""
+        return self.link.state.get_nodes(self.link.run)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Put messages where their silos find them; return their numbers."""
+        state = self.link.state
+        names = []
+        for message in messages:
+            pieces = pieces_of(message)
+            with no_object_id_recompute():
+                tree = get_object_tree(message)
+            name, session = message.metadata.message_id, state.start_session(self.link.run)
+            bare = remove_content_from_message(message)
+            stored, missing = state.store_message_and_object_tree(bare, tree, session)
+            if not stored:  # its silo was removed a moment ago: there will be no reply
+                continue
+            for piece in missing:
+                state.object_store.put(piece, pieces[piece])
+            self.open[name] = Asked(message, time.monotonic())
+            names.append(name)
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies to these messages that are here as a whole."""
+        state = self.link.state
+        wanted = {name for name in message_ids if name in self.open}
+        for reply in state.get_message_res({name for name in wanted if self.open[name].reply is None}, self.link.run):
+            self.open[reply.metadata.reply_to_message_id].reply = reply
+        return list(self._whole(wanted))
+
+    def _whole(self, names: Iterable[str]) -> Iterator[Message]:
+        state = self.link.state
+        for name in names:
+            reply = self.open[name].reply
+            if reply is None:
+                continue
+            root = reply.metadata.message_id
+            pieces = gather(root, lambda piece: state.get_object(self.link.run, piece))
+            if pieces is None:  # it is still coming in, or only half of it was sent
+                continue
+            asked = self._forget(name)
+            try:
+                yield put_together(root, pieces, state.most)
+            except RefusedError as error:
+                yield Message(Error(ErrorCode.MESSAGE_UNAVAILABLE, str(error)), reply_to=asked.message)
+
+    def _forget(self, name: str) -> Asked:
+        """Drop a message with all that belongs to it."""
+        asked = self.open.pop(name)
+        self.late.discard(name)
+        self.link.state.delete_messages({name})
+        for message in filter(None, (asked.message, asked.reply)):
+            self.link.state.object_store.delete(message.metadata.message_id)
+        return asked
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages and return the replies that came in time (see `lateness`)."""
+        nodes = {name: self.open[name].node for name in self.push_messages(messages)}
+        began, end = time.monotonic(), math.inf if timeout is None else timeout
+        replies: list[Message] = []
+        answers: list[float] = []
+        while True:
+            elapsed = time.monotonic() - began
+            for reply in self.pull_messages(nodes):
+                node = nodes.pop(reply.metadata.reply_to_message_id)
+                replies.append(reply)
+                if not reply.has_error():
+                    answers.append(elapsed)
+                    self.lateness.answered(node, elapsed)
+            self._look_for_late_ones()
+            if elapsed >= end or self.lateness.is_over(elapsed, answers, list(nodes.values())):
+                break
+            time.sleep(TICK)
+        self._give_up(nodes)
+        return replies
+
+    def _give_up(self, nodes: dict[str, int]) -> None:
+        """Stop waiting for these; a message that nobody has fetched is taken back."""
+        for name, node in nodes.items():
+            self.lateness.missed(node)
+            stored = self.link.state.message_ins_store.get(name)
+            if stored is None or not stored.metadata.delivered_at:
+                self._forget(name)
+            else:
+                self.late.add(name)
+
+    def _look_for_late_ones(self) -> None:
+        """Take replies that come too late for what they are: they say how long their silos need."""
+        sent = {name: self.open[name].sent for name in self.late}
+        for reply in self.pull_messages(sent):
+            if not reply.has_error():
+                seconds = time.monotonic() - sent[reply.metadata.reply_to_message_id]
+                self.lateness.answered(reply.metadata.src_node_id, seconds)
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Return a message; Flower's own constructor is what to use."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def set_run(self, run: Run) -> None:
+        """Do nothing: the run is the link's."""
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.link.state.get_run_info(run_ids=[self.link.run])[0]
