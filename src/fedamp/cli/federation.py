@@ -98,7 +98,9 @@ def federation_up(
     folder: Folder,
     host: Annotated[
         str | None,
-        Flag(help="Address to listen on; by default all, or 127.0.0.1 if made for one machine. 127.0.0.1: behind nginx."),
+        Flag(
+            help="Address to listen on; by default all, or 127.0.0.1 if made for one machine. 127.0.0.1: behind nginx."
+        ),
     ] = None,
     port: Annotated[int | None, Flag(help="Port to listen on; by default the one that `init` was given.")] = None,
 ) -> None:
@@ -141,6 +143,43 @@ def federation_admit(folder: Folder, silo: Annotated[str, typer.Argument(help="A
 
     commands.admit(folder, silo)
     say(f"{silo} may take part again, from the next round on")
+
+
+@federation_app.command("readmit")
+def federation_readmit(
+    folder: Folder, silo: Annotated[str, typer.Argument(help="A silo that has lost its memory.")]
+) -> None:
+    """Let a silo that has lost its memory of earlier rounds begin anew from what the server sends it."""
+    needs_extra()
+    from fedamp.federation.server import recovery
+
+    say(recovery.readmit(folder, silo))
+
+
+@federation_app.command("rewind")
+def federation_rewind(
+    folder: Folder, round: Annotated[int, typer.Argument(help="The round to go on after; its checkpoint is kept.")]
+) -> None:
+    """Go on after an earlier round; the server must be stopped. The last three rounds are kept, and every tenth."""
+    needs_extra()
+    from fedamp.federation.server import recovery
+
+    say(recovery.rewind(folder, round))
+
+
+@federation_app.command("remove")
+def federation_remove(
+    folder: Folder, silo: Annotated[str, typer.Argument(help="A silo whose key was stolen, or that leaves for good.")]
+) -> None:
+    """Remove a silo for good: its key is refused, and its row leaves all mixtures."""
+    needs_extra()
+    from fedamp.federation.server import commands, recovery
+
+    for warning in recovery.remove(folder, silo):
+        warn(warning)
+    when = "from the next round on" if commands.status(folder)[0] is not None else "when the server is started"
+    say(f"{silo} is removed: its key is refused and its row is in no mixture, {when}")
+    say("what others have learned from it stays in their models; to undo that too: fedamp federation rewind")
 
 
 @federation_app.command("try")

@@ -26,6 +26,13 @@ ADMIT, READMIT, REMOVE = "admit", "readmit", "remove"
 NEVER = {"state": "never came", "since": None, "since_time": None, "strikes": 0, "samples": None, "reason": None}
 
 
+def write_line(folder: Path, text: str) -> None:
+    """Write a line to the log of a record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOG).open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n")
+
+
 @dataclass(frozen=True)
 class OperatorFiles:
     """The operator's files in a federation's record."""
@@ -37,9 +44,7 @@ class OperatorFiles:
 
     def say(self, text: str) -> None:
         """Write a line to the log."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n")
+        write_line(self.folder, text)
 
     def status(self, state: str) -> None:
         """Write who is in, who is missing, and since when."""

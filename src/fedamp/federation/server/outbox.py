@@ -40,11 +40,12 @@ class Outbox:
     def catch_up(self, newest: int) -> bool:
         """Number messages beyond the newest one that a silo has acted on; return whether they were not.
 
-        They are not if the server's record was restored from an older copy.
+        They are not if the server's record was restored from an older copy. They go on as after one more start, and so
+        beyond what any silo has seen.
         """
         if not self.serial < newest < MOST:
             return False
-        self.serial = newest
+        self.serial = (newest // SERIALS + 1) * SERIALS
         return True
 
     def question(self, node: int) -> Message:

@@ -185,11 +185,15 @@ class ServerState:
             self._all_anew()
 
     def _all_anew(self) -> None:
-        """Let all silos begin anew: one silo's changes can't be told from the sum of everyone's."""
+        """Let all silos begin anew: one silo's changes can't be told from the sum of everyone's.
+
+        Their next changes are as large as first ones: earlier ones are no measure.
+        """
         if self.method_state is not None:
             self.method_state = self.method.server_anew(self.method_state)
         for who in self.order:
-            self.standing(who).accepted, self.standing(who).anew = 0, True
+            standing = self.standing(who)
+            standing.accepted, standing.anew, standing.lengths = 0, True, {}
 
     def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
         """Return all that is needed to continue after a stop."""

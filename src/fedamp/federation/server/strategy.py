@@ -112,7 +112,7 @@ class RowStrategy(Strategy):
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
-absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.clock:.0f} s")
+        absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.clock:.0f} s")
         for who in self.state.order:
             self.state.standing(who).refuses = False
         for who, reply in by_sender(replies, self.sent):
@@ -132,7 +132,7 @@ absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.
         """Note that a silo can't take part, and return why; what can be done about it is done, or said once."""
         newest, standing = newest_of(reply), self.state.standing(who)
         if newest is not None and self.outbox.catch_up(newest):
-            self.observer.caught_up(newest)
+            self.observer.caught_up(self.outbox.serial)
         if reason == LOST_MEMORY:
             reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
         if not reply.has_error():
