@@ -21,6 +21,8 @@ federation_app = typer.Typer(help="A federation over real machines: the server's
 FROM_THE_SILOS = ("data", "setting", "clients", "schema", "alone")
 """Fields of a configuration that the silos themselves decide."""
 
+COUNTS = ("samples", "strikes", "reason")
+
 FederationFlags = takes_fields(
     {
         RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)),
@@ -121,9 +123,12 @@ def federation_status(folder: Folder) -> None:
     if not said:
         return say("no round has been played yet")
     say(f"{said.get('state', '?')}: round {said.get('round', '?')} of {said.get('rounds', '?')}, {said.get('updated')}")
-    table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
-    for silo in said.get("silos", []):
-        shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
+    silos = said.get("silos", [])
+    other = ["version"] if any(silo.get("version") for silo in silos) else []  # that silos run, if not the server's
+    table = Table("silo", "state", "since round", *other, "samples", "bad replies", "reason")
+    for silo in silos:
+        since = " ".join(str(silo[key]) for key in ("since", "since_time") if silo.get(key) is not None)
+        shown = (silo.get("name"), silo.get("state"), since, *(silo.get(key) for key in (*other, *COUNTS)))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
 

@@ -38,7 +38,7 @@ def play(grid: Grid, record: Record, turn_away: Callable[[str], None] = lambda n
         record.say("all rounds have been played; raise `rounds` in federation.json to continue")
         return
     state, rounds = record.state, plan.config.rounds
-    outbox = Outbox(state, plan.here(), record.begin())
+    outbox = Outbox(state, plan.told(), record.begin())
     names = {member.key: member.name for member in federation.members}
     numbers = {member.key: member.number for member in federation.members}
     attendance = Attendance(state, names, lambda who: _first_model(plan, numbers[who])[1], outbox, record, turn_away)

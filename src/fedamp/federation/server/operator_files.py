@@ -23,7 +23,15 @@ from fedamp.files import write_whole
 
 LOG, STATUS = "log.txt", "status.json"
 ADMIT, READMIT, REMOVE = "admit", "readmit", "remove"
-NEVER = {"state": "never came", "since": None, "since_time": None, "strikes": 0, "samples": None, "reason": None}
+NEVER = {
+    "state": "never came",
+    "since": None,
+    "since_time": None,
+    "strikes": 0,
+    "samples": None,
+    "version": None,
+    "reason": None,
+}
 
 
 def write_line(folder: Path, text: str) -> None:
@@ -77,6 +85,7 @@ class OperatorFiles:
             "since_time": standing.since_time,
             "strikes": standing.strikes,
             "samples": standing.samples,
+            "version": standing.version,
             "reason": standing.reason,
         }
 

@@ -37,6 +37,7 @@ class Standing:
     since_time: str | None = None
     refuses: bool = False  # it was reached, and said itself that it can't take part
     anew: bool = False  # the operator lets it begin anew if it has lost its memory, until its next reply
+    version: str | None = None  # of fedamp there, if it is not the server's
     removed: bool = False  # its key is not accepted any more, and it has no row
     samples: int | None = None
     lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply

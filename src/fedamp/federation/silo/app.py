@@ -21,6 +21,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedamp import __version__
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.silo.alone import against_alone, begins_late
@@ -128,6 +129,12 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
 
+def _about(message: Message) -> dict[str, ConfigRecord]:
+    """Return this silo's version, for the server's log, if it is not the server's."""
+    theirs = json.loads(str(message.content.config_records["config"]["agreement"]))
+    return {} if theirs.get("version") == __version__ else {"about": ConfigRecord({"version": __version__})}
+
+
 def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
@@ -141,7 +148,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     reply, metrics = silo.play(k, accepted, received, anew)
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     _log_alone(silo, house, k, received)
-    return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
+    return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics)), **_about(message)})
 
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:

@@ -214,7 +214,7 @@ def open_silo(
 
     Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later.
     """
-    here = silo_config.plan.here()
+    here = silo_config.plan.told()
     if difference := disagreement(silo_config.plan.agreed(), here):
         raise UnwillingError(
             "its installation does not fit the plan",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from flwr.app import Message
 
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
+VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 LOST_MEMORY = "it has lost its memory of earlier rounds"
 """What a silo replies that can't go on from where the server is: its operator has to let it begin anew."""
 
@@ -41,6 +43,13 @@ def newest_of(reply: Message) -> int | None:
         return None
     newest = reply.content.config_records["refusal"].get("newest")
     return newest if isinstance(newest, int) and not isinstance(newest, bool) else None
+
+
+def version_of(reply: Message) -> str | None:
+    """Return the version that a silo runs, if it says that it is not the server's."""
+    about = reply.content.config_records.get("about")
+    version = None if about is None else about.get("version")
+    return version if isinstance(version, str) and VERSION.fullmatch(version) else None
 
 
 def metrics_of(reply: Message) -> dict[str, Any]:
