@@ -101,6 +101,27 @@ def test_after_the_last_round_a_silo_without_its_own_model_keeps_the_received_on
     ]
 
 
+@pytest.mark.parametrize(("disk", "begins_again"), [("as it was", False), ("new", True)])
+def test_what_is_trained_alone_goes_on_as_long_as_it_is_there(tmp_path, disk, begins_again):
+    """It owes nothing to the server: a record from an older copy is no reason to train it again from the start."""
+    local = made(tmp_path, "fedamp", 4)
+    local.houses[1] = replace(local.houses[1], alone=True)
+    local.serve(rounds=2)
+    shutil.copytree(tmp_path / "record", tmp_path / "backup")
+    local.serve(rounds=3)
+    trained = Memory(local.houses[1].folder / "memory").load(3).rows["alone"].params
+    shutil.rmtree(tmp_path / "record")
+    shutil.copytree(tmp_path / "backup", tmp_path / "record")
+    if disk == "new":
+        shutil.rmtree(local.houses[1].folder)
+    local.serve(rounds=3)
+    after = Memory(local.houses[1].folder / "memory").load(3).rows["alone"].params
+    assert ("training alone begins in round 3" in log_of(local.houses[1].folder)) == begins_again
+    first = local.houses[1].open(None).setup.w.params
+    further = (after - first).norm() > (trained - first).norm()
+    assert further != begins_again
+
+
 @pytest.mark.parametrize("method", REMEMBER)
 def test_a_silo_that_has_lost_what_it_must_remember_is_readmitted(tmp_path, method):
     local = made(tmp_path, method, 5)
