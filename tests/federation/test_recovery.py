@@ -108,8 +108,8 @@ def test_what_is_trained_alone_goes_on_as_long_as_it_is_there(tmp_path, disk, be
     local.houses[1] = replace(local.houses[1], alone=True)
     local.serve(rounds=2)
     shutil.copytree(tmp_path / "record", tmp_path / "backup")
-    local.serve(rounds=3)
-    trained = Memory(local.houses[1].folder / "memory").load(3).rows["alone"].params
+    local.serve(rounds=4)
+    trained = Memory(local.houses[1].folder / "memory").load(4).rows["alone"].params
     shutil.rmtree(tmp_path / "record")
     shutil.copytree(tmp_path / "backup", tmp_path / "record")
     if disk == "new":
