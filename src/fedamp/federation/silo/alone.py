@@ -32,7 +32,7 @@ def carried_over(silo: Silo, state: State) -> State:
     if not isinstance(method, AloneBeside) or kept is None or ALONE not in kept.rows:
         return state
     alone, device = kept.rows[ALONE], silo.setup.w.params.device
-    return method.with_alone(state, Rows(alone.params.to(device), alone.buffers.to(device)))
+    return state.replace(rows={ALONE: Rows(alone.params.to(device), alone.buffers.to(device))})
 
 
 def begins_late(silo: Silo, accepted: int) -> bool:
