@@ -190,7 +190,7 @@ REPLY_WIRE = [
     ),
 ]
 REPLY_SILO = [
-    Box(690, 176, 300, 76, "The silo's own app", ("federation/silo/guard.py",), ("never code from the server",)),
+    Box(690, 176, 300, 76, "The silo's own app", ("federation/silo/node.py",), ("never code from the server",)),
     Box(690, 272, 300, 76, "Does it fit?", ("federation/silo/app.py",), ("the plan, the message, its age",), AMBER),
     Box(690, 368, 300, 76, "One round at home", ("federation/silo/round.py",), ("client_update, then scores",)),
     Box(690, 464, 300, 76, "Kept at home", ("federation/silo/memory.py",), ("what the next round needs",), GREY),

@@ -22,7 +22,7 @@ from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.read import read_silos
 from fedamp.data.silos.schema import make_schema
 from fedamp.federation.plan import Federation, Member, Plan, SiloConfig
-from fedamp.federation.server import strategy
+from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
@@ -30,7 +30,7 @@ from fedamp.runs.round import Round, play_round
 from fedamp.runs.setup import assemble
 from fedamp.runs.simulated_faults import draw_present
 
-strategy.FIRST_PAUSE = 0.01  # nobody waits for a silo in a test
+strategy.FIRST_PAUSE = attendance.RETURNING = 0.01  # nobody waits for a silo in a test
 
 # A message belongs to a run; outside of one, Flower needs these numbers.
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import shutil
 import ssl
 import threading
 import time
@@ -103,14 +102,3 @@ class listening:  # noqa: N801
         self.server.shutdown()
         self.server.server_close()
         self.thread.join(10)
-
-
-def test_a_colon_in_a_bundles_path_is_told_by_check(federation, tmp_path, fedamp_command):
-    odd = tmp_path / "a:b"
-    shutil.copytree(federation / "bundles" / NAMES[0], odd)
-    data = silo_data(tmp_path / "own.npz")
-    code, out, err = fedamp_command("silo", "check", odd, "--data", data, "--offline")
-    assert code == 2
-    assert "move the bundle" in out + err
-    code, _, err = fedamp_command("silo", "up", odd, "--data", data)
-    assert (code, err.count("\n")) == (2, 1)

@@ -1,5 +1,6 @@
-"""The door to the outside: nginx, with the configuration that `init` writes, in front of Flower's real server."""
+"""The door to the outside: nginx, with the configuration that `init` writes, in front of the real server."""
 
+import os
 import shutil
 import ssl
 import subprocess
@@ -12,7 +13,10 @@ from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision
 from fedamp.federation.processes import launch, ports
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.federation.server import flower_server
+from fedamp.federation.server import fleet
+from fedamp.federation.server.link import Link
+from fedamp.federation.server.place import HERE, place_of
+from fedamp.federation.silo import node
 from federation.provisioned import NAMES, make_plan
 
 pytestmark = [
@@ -51,12 +55,14 @@ def test_only_what_a_silo_calls_is_let_through(tmp_path):
     tried = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=30)
     assert tried.returncode == 0, tried.stderr
     authority = str(folder / "server/ca.crt")
-    server = flower_server.server_of(folder)
-    with server.started(), launch.running(command, dict(server.env), tmp_path / "nginx.log"):
+    place, link = place_of(folder, HERE), Link(1 << 20)
+    with (
+        fleet.listening(link, place.host, place.port, place.server, place.log),
+        launch.running(command, dict(os.environ), tmp_path / "nginx.log"),
+    ):
         url = f"https://{HOST}:{port}"
-        direct = f"https://127.0.0.1:{server.port}"
+        direct = f"https://127.0.0.1:{place.port}"
         assert wait_until(lambda: _up(url, authority), 20)
-        # What is closed here is open behind the door: that is what the door is for.
         assert answer(f"{direct}/health", authority, "GET") == 200
         for path in ("/health", "/", "/docs", "/v1/control/list-runs", "/v1/runtime/push-messages", "/v1/fleet/"):
             assert answer(url + path, authority, "GET") == 403, path
@@ -66,6 +72,12 @@ def test_only_what_a_silo_calls_is_let_through(tmp_path):
         # A silo's own call comes through to Flower, which asks for its key.
         assert answer(f"{url}/v1/fleet/pull-messages", authority, "POST") not in (403, 404, 502)
         assert answer(f"{url}/v1/fleet/pull-messages", authority, "GET") == 403
+        # And so a silo connects, with its bundle as it is, where it is told to knock.
+        link.register(NAMES[0], (folder / f"server/keys/{NAMES[0]}.pub").read_bytes())
+        with node.connected(folder / "bundles" / NAMES[0]) as line:
+            assert link.nodes[NAMES[0]] == line.node
+            assert line.fetch() is None
+    link.close()
 
 
 def _up(url: str, authority: str) -> bool:

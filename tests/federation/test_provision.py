@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -115,26 +114,21 @@ def test_nginx_lets_in_what_a_silo_calls_and_nothing_else(federation):
     (allowed,) = re.findall(r"location ~ (\^\S+\$) \{", text)
     from flwr.supernode import fleet_http_client
 
+    from fedamp.federation.server.fleet import CALLS
+
     called = set(re.findall(r'path="(/v1/\S+?)"', Path(fleet_http_client.__file__).read_text()))
-    joining = {"/v1/fleet/register-node", "/v1/fleet/unregister-node"}  # of silos without a key of the federation
-    assert {path for path in called if re.fullmatch(allowed, path)} == called - joining
+    # Silos without a key of the federation register themselves; and code is never fetched.
+    others = {f"/v1/fleet/{call}" for call in ("register-node", "unregister-node", "get-run", "get-fab")}
+    assert {path for path in called if re.fullmatch(allowed, path)} == called - others
+    assert {path for path in called if path.removeprefix("/v1/fleet/") in CALLS} == called - others
     for path in ["/v1/control/start-run", "/v1/runtime/acquire-task", "/health", "/docs", "/v1/fleet/../control/x"]:
         assert not re.fullmatch(allowed, path)
 
 
-def test_the_scripts_and_the_app_are_valid(federation):
+def test_the_scripts_are_valid(federation):
     for script in [federation / "server/start.sh", federation / "bundles" / NAMES[0] / "start.sh"]:
         assert mode(script) == 0o755
         subprocess.run(["sh", "-n", script], check=True, timeout=10)
-    app = federation / "server/app"
-    settings = tomllib.loads((app / "pyproject.toml").read_text())
-    assert settings["project"]["dependencies"] == []
-    assert settings["tool"]["flwr"]["app"]["components"] == {
-        "serverapp": "fedamp_app.server_app:app",
-        "clientapp": "fedamp_app.client_app:app",
-    }
-    for source in app.rglob("*.py"):
-        compile(source.read_text(), source, "exec")
     assert "$" not in (federation / "README.md").read_text()
     assert __version__ in (federation / "README.md").read_text()
 

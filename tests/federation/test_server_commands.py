@@ -1,13 +1,15 @@
-"""The operator's commands: status, stop, admit, and which keys `up` registers."""
+"""The operator's commands: status, stop, admit, and where `up` listens."""
 
 import json
 import re
 
 import pytest
 
+from fedamp.config.reply_limits import Rules
 from fedamp.federation import provision
-from fedamp.federation.server import commands, flower_server
-from federation.provisioned import NAMES
+from fedamp.federation.plan_files import read_silo_config
+from fedamp.federation.server.place import place_of
+from federation.provisioned import HOSTS, NAMES, make_plan
 
 
 def test_admit_is_for_members(fedamp_command, federation):
@@ -49,17 +51,12 @@ def test_a_port_that_is_none_is_one_line(federation, fedamp_command, port):
     assert (code, "from 1 to 65535" in err) == (2, True)
 
 
-def test_only_keys_that_are_new_and_there_are_registered(federation, monkeypatch):
-    asked = []
-    monkeypatch.setattr(flower_server.FlowerServer, "register", lambda self, name: asked.append(name))
-    server, said = flower_server.server_of(federation), []
-    server.run.mkdir()
-    commands._register_all(server, said.append)
-    provision.add(federation, ["wombat-institute"])
-    commands._register_all(server, said.append)
-    assert (asked, said) == ([*NAMES, "wombat-institute"], [])
-    (federation / "server/keys" / f"{NAMES[0]}.pub").unlink()
-    (server.run / flower_server.REGISTERED).unlink()
-    commands._register_all(server, said.append)
-    assert asked[4:] == [*NAMES[1:], "wombat-institute"]
-    assert said == [f"{NAMES[0]} is left out: server/keys/{NAMES[0]}.pub does not exist"]
+def test_silos_find_the_server_where_they_knock(federation, tmp_path):
+    """Behind nginx it listens on the next port of the loopback interface; without it, on the port that silos know."""
+    written = read_silo_config(federation / "bundles" / NAMES[0]).server
+    assert written == f"{HOSTS[0]}:9092"
+    assert (place_of(federation).host, place_of(federation).port) == ("0.0.0.0", 9092)
+    assert (place_of(federation, "127.0.0.1").port, place_of(federation, "192.0.2.7").port) == (9093, 9092)
+    alone = tmp_path / "alone"
+    provision.init(alone, NAMES, make_plan(), Rules(), ["localhost"], 9092, None)
+    assert (place_of(alone).host, place_of(alone).port) == ("127.0.0.1", 9092)

@@ -116,11 +116,9 @@ def test_it_may_be_begun_and_ended_at_any_time(method, data, tmp_path):
         assert torch.equal(rows.params, ended.shared[name].params)
 
 
-def test_its_app_is_told_by_a_file_of_its_own(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(connect.launch, "flower_program", lambda name: name)
-    house = Local(tmp_path, plan_of(data), data).houses[0]
+def test_its_app_is_told_by_a_file_of_its_own(data, tmp_path):
     for alone in (True, False):
-        command = connect.command_of(house.config, tmp_path, data, alone)
+        command = connect.command_of(tmp_path, data, alone)
         assert ("alone = true" in (tmp_path / "run" / "node.toml").read_text()) == alone
         assert not any("alone" in str(word) for word in command if str(tmp_path) not in str(word))
 

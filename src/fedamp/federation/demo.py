@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
 import tempfile
 import time
@@ -42,7 +43,10 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, sh
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
         played = "1 round" if rounds == 1 else f"{rounds} rounds"
-        say(f"{played} over real processes, with TLS and keys, took {time.monotonic() - began:.0f} s")
+        say(
+            f"{played} over real processes, with TLS and keys, took {time.monotonic() - began:.0f} s; "
+            f"the median round took {median_round(federation / 'record'):.1f} s"
+        )
         show(_scores(federation / "record"))
         if folder or keep:
             say(f"the record is in {federation / 'record'}; for a report, run: fedamp report {federation / 'record'}")
@@ -84,15 +88,18 @@ def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
 
 
 def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> None:
-    """Start the server and the silos as their operators would, and wait for the server to end."""
+    """Start the server and the silos as their operators would, and wait for the server to end.
+
+    A silo has the name of its data's file.
+    """
     fedamp = [sys.executable, "-m", "fedamp"]
     env = launch.environment(federation / "server/run/flwr", federation / "server/code", OMP_NUM_THREADS="1")
     log = federation / "up.log"
     follower = logs.Follower(federation / "record" / "log.txt")
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(launch.running([*fedamp, "federation", "up", str(federation)], env, log, 30.0))
-        for name, path in zip(NAMES, data, strict=True):
-            bundle = federation / "bundles" / name
+        for path in data:
+            bundle = federation / "bundles" / path.stem
             command = [*fedamp, "silo", "up", str(bundle), "--data", str(path)]
             stack.enter_context(launch.running(command, env, bundle / "up.log", 30.0))
         end = time.monotonic() + seconds
@@ -106,6 +113,11 @@ def run_all(federation: Path, data: list[Path], seconds: float, say: Say) -> Non
     if code != 0:
         what = f"took more than {seconds:.0f} s" if code is None else f"ended with {code}"
         raise UserError(f"the server {what}; the end of its log: {logs.tail(log, 8)}")
+
+
+def median_round(record: Path) -> float:
+    """Return how many seconds a round took, the median of all."""
+    return statistics.median(line["seconds"] for line in read_run(record).lines if "present" in line)
 
 
 def _scores(record: Path) -> Table:

@@ -21,6 +21,9 @@ from fedamp.rows import Rows
 
 POLL = 0.25
 """Seconds between two looks at who is online."""
+RETURNING = 60.0
+"""Seconds that a server that was started again waits for all silos of its last round to find it: rounds are quick, and
+would else go on without them."""
 ASK_AGAIN = 60.0
 """Seconds until a silo that was not let in is asked again, and seconds it then has to answer; both double each time."""
 
@@ -54,6 +57,7 @@ class Attendance:
         self.outbox, self.observer, self.turn_away = outbox, observer, turn_away
         self.willing: set[str] = set()  # who has been asked and may have a row
         self.not_let_in: dict[str, NotLetIn] = {}
+        self.returning_until = time.monotonic() + RETURNING
 
     def gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
         """Wait until enough silos are there, and return their nodes; new ones have been asked and given a row.
@@ -66,7 +70,8 @@ class Attendance:
             new = {who: node for who, node in nodes.items() if not self._known(who)}
             self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
             nodes = {who: node for who, node in nodes.items() if self._known(who)}
-            if len(nodes) >= self.state.rules.min_silos or time.monotonic() > end:
+            enough = len(nodes) >= self.state.rules.min_silos and not self._are_returning(nodes)
+            if enough or time.monotonic() > end:
                 if late := [who for who in nodes if who not in self.state.order]:
                     self.state.join(late, Rows.cat([self.first_model(who) for who in late]))
                 return nodes
@@ -75,6 +80,12 @@ class Attendance:
                 self.observer.say(text)
                 self.observer.status("waiting")
             time.sleep(POLL)
+
+    def _are_returning(self, nodes: Mapping[str, int]) -> bool:
+        """Return whether silos that had a row when the server was started may still come back."""
+        away = [who for who in self.state.order if who in self.names and who not in nodes]
+        awaited = [who for who in away if not self.state.standing(who).aside and self.state.standing(who).since is None]
+        return bool(awaited) and time.monotonic() < self.returning_until
 
     def _known(self, who: str) -> bool:
         return who in self.state.order or who in self.willing

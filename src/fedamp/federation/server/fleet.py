@@ -91,6 +91,8 @@ def listening(link: Link, host: str, port: int, server: Path, log: Path) -> Iter
         port=port,
         ssl_certfile=server / "server.crt",
         ssl_keyfile=str(server / "server.key"),
+        ws="none",
+        lifespan="off",
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=2,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from flwr.app import Error, Message, RecordDict
 from flwr.app.message import remove_content_from_message
-from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
@@ -18,6 +17,7 @@ from flwr.supercore.run import Run
 from fedamp.federation.server.lateness import Lateness
 from fedamp.federation.server.link import Link
 from fedamp.federation.wire.encoding import RefusedError
+from fedamp.federation.wire.messages import UNREADABLE
 from fedamp.federation.wire.objects import gather, pieces_of, put_together
 
 TICK = 0.02
@@ -96,7 +96,7 @@ class LinkGrid(Grid):
             try:
                 yield put_together(root, pieces, state.most)
             except RefusedError as error:
-                yield Message(Error(ErrorCode.MESSAGE_UNAVAILABLE, str(error)), reply_to=asked.message)
+                yield Message(Error(UNREADABLE, str(error)), reply_to=asked.message)
 
     def _forget(self, name: str) -> Asked:
         """Drop a message with all that belongs to it."""

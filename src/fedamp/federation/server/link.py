@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NODE_ID
 from flwr.server.superlink.linkstate import LinkStateFactory
@@ -56,9 +57,11 @@ class Link:
     def _begin_run(self) -> int:
         """Return the number of a run that goes on as long as this process lives."""
         state = self.state
-        app = {"fab_id": "fedamp", "fab_version": None, "fab_hash": None, "override_config": {}}
         run = state.create_run(
-            **app,
+            fab_id="fedamp",
+            fab_version=None,
+            fab_hash=None,
+            override_config={},
             federation_id=NOOP_FEDERATION_ID,
             federation_config=None,
             flwr_aid=NOOP_FLWR_AID,
@@ -78,7 +81,7 @@ class Link:
         """Let the silo connect that holds the private half of this key, an OpenSSH line."""
         try:
             key = serialization.load_ssh_public_key(public)
-        except ValueError:
+        except (ValueError, UnsupportedAlgorithm):
             raise UserError(f"the public key of silo {name} is damaged; expected the line that `init` wrote") from None
         pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         self.nodes[name] = self.state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, pem, 0, name=name)

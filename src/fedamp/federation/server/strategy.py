@@ -113,7 +113,9 @@ class RowStrategy(Strategy):
     def _read(self, replies: Iterable[Message]) -> tuple[dict[str, Reply], dict[str, str]]:
         """Return the replies, decoded; and for all others who were asked, why there is none."""
         decoded: dict[str, Reply] = {}
-        absent = dict.fromkeys(self.sent, f"no reply within {time.perf_counter() - self.clock:.0f} s")
+        timeout = self.state.rules.reply_timeout
+        over = time.perf_counter() - self.clock >= timeout
+        absent = dict.fromkeys(self.sent, f"no reply within {timeout:g} s" if over else "late: the others had answered")
         for who in self.state.order:
             self.state.standing(who).refuses = False
         for who, reply in by_sender(replies, self.sent):
@@ -144,13 +146,15 @@ class RowStrategy(Strategy):
         if reason == LOST_MEMORY:
             reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
         if not reply.has_error():
-            if standing.reason != reason:
+            if standing.reason != reason and newest is None:
                 self.observer.say(f"{self.names[who]} refuses: {reason}")
             standing.refuses = True
         standing.reason = reason
         return reason
 
     def _decode(self, reply: Message) -> Reply:
+        if reply.has_error():
+            raise RefusedError(one_line(reply.error.reason))
         content = reply.content
         names = sorted(content.keys())
         if set(names) - {"about"} != {"arrays", "metrics"} or "arrays" not in content.array_records:

@@ -18,7 +18,7 @@ from fedamp.federation.plan import SiloConfig
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
 
-PAUSE, LONGEST = 3.0, 60.0  # seconds between two tries
+PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 STEADY = 120.0  # a connection that held this long was a good one
 TICK, PATIENCE = 0.5, 20.0
 CONNECTED = "connected to the server"  # in the words of `node`

@@ -13,6 +13,8 @@ from fedamp.federation.wire.encoding import RefusedError, one_line
 VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 LOST_MEMORY = "it has lost its memory of earlier rounds"
 """What a silo replies that can't go on from where the server is: its operator has to let it begin anew."""
+UNREADABLE = 9000
+"""Flower's error code, here: the reply came, but is not what a reply may be."""
 
 
 def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterable[tuple[str, Message]]:
@@ -31,6 +33,8 @@ def by_sender(replies: Iterable[Message], sent: Mapping[str, Message]) -> Iterab
 
 def check_willing(reply: Message) -> None:
     """Raise if a reply is an error, or says that its silo can't take part."""
+    if reply.has_error() and reply.error.code == UNREADABLE:
+        return  # it is bad, not unwilling
     if reply.has_error():
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
@@ -54,5 +58,7 @@ def version_of(reply: Message) -> str | None:
 
 def metrics_of(reply: Message) -> dict[str, Any]:
     """Return the metrics of a reply, unchecked; none if it has no record of them."""
+    if reply.has_error():
+        raise RefusedError(one_line(reply.error.reason))
     records = reply.content.metric_records
     return dict(records["metrics"]) if "metrics" in records else {}

@@ -1,0 +1,286 @@
+"""The server's door and what goes through it: a real one, with TLS, on the loopback interface."""
+
+import http.client
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import torch
+from cryptography.hazmat.primitives import serialization
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.supercore.inflatable.inflatable_object import get_object_tree
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+from fedamp.config.reply_limits import Rules
+from fedamp.federation import provision
+from fedamp.federation.processes import ports
+from fedamp.federation.server import fleet
+from fedamp.federation.server.grid import LinkGrid
+from fedamp.federation.server.lateness import Lateness
+from fedamp.federation.server.link import Link
+from fedamp.federation.silo import node
+from fedamp.federation.wire import objects
+from fedamp.federation.wire.encoding import RefusedError
+from fedamp.federation.wire.messages import UNREADABLE, check_willing
+from fedamp.rows import Rows
+from federation.provisioned import NAMES, make_plan
+
+MOST = objects.most_bytes({"w": Rows(torch.zeros(1, 1000), torch.zeros(1, 0))})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("door") / "fed"
+    provision.init(made, NAMES, make_plan(), Rules(), ["localhost"], ports.free_port(), None)
+    return made
+
+
+@contextmanager
+def server(folder, silos=NAMES, **rules):
+    """Yield the grid of a server that answers on its port, and the port."""
+    port = provision.address.read_address(folder).port
+    link = Link(MOST)
+    for name in silos:
+        link.register(name, (folder / f"server/keys/{name}.pub").read_bytes())
+    try:
+        with fleet.listening(link, "127.0.0.1", port, folder / "server", folder / "server/run/server.log"):
+            yield LinkGrid(link, Lateness(Rules(min_silos=1, **rules))), port
+    finally:
+        link.close()
+
+
+def question(grid, value=1.0, size=1000):
+    content = {"arrays": ArrayRecord({"w.params": Array(torch.full((size,), value).numpy())})}
+    record = RecordDict({**content, "config": ConfigRecord({"x": 1})})
+    return [Message(record, dst_node_id=each, message_type="train", ttl=600) for each in grid.get_node_ids()]
+
+
+def echo(message):
+    array = message.content["arrays"]["w.params"].numpy()
+    return Message(RecordDict({"arrays": ArrayRecord({"w.params": Array(2 * array)})}), reply_to=message)
+
+
+@contextmanager
+def silo(folder, name, act=echo):
+    """A silo that answers in a thread as long as the block lasts."""
+    over = threading.Event()
+
+    with node.connected(folder / "bundles" / name) as line:
+
+        def loop():
+            while not over.is_set():
+                message = line.fetch()
+                if message is None:
+                    time.sleep(0.01)
+                elif (reply := act(message)) is not None:
+                    try:
+                        line.answer(reply, 0.0)
+                    except Exception as error:  # the server refuses what it refuses
+                        refused.append(error)
+
+        refused = []
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        try:
+            yield refused
+        finally:
+            over.set()
+            thread.join(10)
+
+
+def call(folder, port, method, path, body=b""):
+    context = ssl.create_default_context(cafile=str(folder / "server/ca.crt"))
+    connection = http.client.HTTPSConnection("localhost", port, timeout=20, context=context)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/protobuf"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def activate(folder, name, port):
+    private = serialization.load_ssh_private_key((folder / "bundles" / name / "key").read_bytes(), None)
+    signed = [NodeAuthHttpInterceptor(private, private.public_key())]
+    authority = (folder / "server/ca.crt").read_bytes()
+    with FleetHttpClient.from_server_address(f"localhost:{port}", False, authority, interceptors=signed) as client:
+        key = public_key_to_bytes(private.public_key())
+        return client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30))
+
+
+def test_messages_and_replies_arrive_as_they_were_sent(folder):
+    with server(folder) as (grid, _), silo(folder, NAMES[0]), silo(folder, NAMES[1]):
+        for value in (1.0, 3.0):
+            replies = list(grid.send_and_receive(question(grid, value), timeout=20))
+            assert len(replies) == 2
+            for reply in replies:
+                assert (reply.content["arrays"]["w.params"].numpy() == 2 * value).all()
+        # Nothing of it stays in memory.
+        state = grid.link.state
+        assert not grid.open
+        assert len(state.object_store) == 0
+        assert not state.message_ins_store
+        assert not state.message_res_store
+        assert not state.received
+
+
+def test_only_the_calls_of_a_silo_exist_and_they_need_a_registered_key(folder):
+    with server(folder, [NAMES[0]]) as (grid, port):
+        assert call(folder, port, "GET", "/health") == 200
+        for path in ("/", "/docs", "/openapi.json", "/v1/control/list-runs", "/v1/control/start-run"):
+            assert call(folder, port, "GET", path) == 404
+            assert call(folder, port, "POST", path) == 404
+        for path in ("/v1/runtime/acquire-task", "/v1/runtime/push-messages", "/v1/fleet/register-node"):
+            assert call(folder, port, "POST", path) == 404
+        for path in fleet.CALLS:
+            assert call(folder, port, "POST", f"/v1/fleet/{path}") == 401
+            assert call(folder, port, "GET", f"/v1/fleet/{path}") == 404
+        with pytest.raises(httpx.HTTPStatusError, match="412"):  # signed, but with a key that is not registered
+            activate(folder, NAMES[1], port)
+        with silo(folder, NAMES[0]):
+            assert len(list(grid.get_nodes())) == 1
+
+
+def test_a_removed_silo_is_turned_away_at_once(folder):
+    with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
+        assert list(grid.get_node_ids()) == [line.node]
+        assert line.fetch() is None
+        grid.link.unregister(NAMES[0])
+        assert list(grid.get_node_ids()) == []
+        with pytest.raises(KeyboardInterrupt):  # Flower's way to end the silo's process: it is not authorised
+            line.fetch()
+
+
+def test_a_request_that_is_too_large_is_ended(folder, monkeypatch):
+    with server(folder) as (_, port):
+        try:
+            status = call(folder, port, "POST", "/v1/fleet/push-object", bytes(fleet.MOST + 1))
+        except (ConnectionError, http.client.HTTPException, ssl.SSLError):
+            status = 0  # hung up on
+        assert status != 200
+        assert call(folder, port, "GET", "/health") == 200
+
+
+def bomb(message, size=4_000_000):
+    """A small reply that becomes a large one: an array that names one chunk a hundred times."""
+    array = Array(torch.zeros(100).numpy())
+    deflated = array.deflate
+    reply = Message(RecordDict({"arrays": ArrayRecord({"w.params": array})}), reply_to=message)
+
+    def many():
+        head, _, body = deflated().partition(b"\x00")
+        larger = body.replace(b'"arraychunk_ids": [0]', b'"arraychunk_ids": [' + b"0, " * 9999 + b"0]")
+        assert larger != body
+        return head.rpartition(b" ")[0] + b" " + str(len(larger)).encode() + b"\x00" + larger
+
+    array.deflate = many
+    return reply
+
+
+def test_a_reply_that_would_be_too_large_is_refused_before_it_is_put_together(folder):
+    with server(folder) as (grid, _), silo(folder, NAMES[0], bomb):
+        (reply,) = grid.send_and_receive(question(grid), timeout=20)
+        assert reply.error.code == UNREADABLE
+        assert "expected" in reply.error.reason
+        check_willing(reply)  # it is bad, not absent
+
+
+def test_a_reply_with_too_many_bytes_is_not_even_taken(folder):
+    def large(message):
+        array = Array(torch.arange(MOST // 4 + 100).numpy())
+        return Message(RecordDict({"arrays": ArrayRecord({"w.params": array})}), reply_to=message)
+
+    with server(folder, late_after=0.2) as (grid, _), silo(folder, NAMES[0], large) as refused:
+        assert list(grid.send_and_receive(question(grid), timeout=3)) == []
+        assert "push" in str(refused[0])
+        assert sum(len(entry.content) for entry in grid.link.state.object_store.store.values()) <= MOST
+
+
+def test_half_a_reply_is_not_waited_for_beyond_the_timeout(folder):
+    """A silo that dies while it sends does not hold up the others."""
+    with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
+        messages = question(grid)
+        dies = threading.Thread(target=lambda: line.send(*half(wait_for(line)), 0.0))
+        dies.start()
+        began = time.monotonic()
+        assert list(grid.send_and_receive(messages, timeout=1.5)) == []
+        assert time.monotonic() - began < 10
+        dies.join(10)
+
+
+def wait_for(line):
+    while (message := line.fetch()) is None:
+        time.sleep(0.01)
+    return message
+
+
+def half(message):
+    """A reply with the list of its pieces, none of which is sent."""
+    reply = echo(message)
+    objects.pieces_of(reply)
+    return reply, get_object_tree(reply)
+
+
+def test_who_is_late_does_not_hold_up_the_others_and_comes_back(folder):
+    slow = threading.Event()
+
+    def waits(message):
+        slow.wait(20)
+        return echo(message)
+
+    with (
+        server(folder, late_after=0.3) as (grid, _),
+        silo(folder, NAMES[0]),
+        silo(folder, NAMES[1]),
+        silo(folder, NAMES[2], waits),
+    ):
+        slow.set()
+        assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 3
+        slow.clear()
+        began = time.monotonic()
+        assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 2
+        assert time.monotonic() - began < 15
+        assert len(grid.late) == 1
+        slow.set()  # its answer comes too late: it is not counted, but it is known how long it took
+        late = next(iter(grid.open.values())).node
+        end = time.monotonic() + 10
+        while grid.late and time.monotonic() < end:
+            grid._look_for_late_ones()
+        assert not grid.late
+        assert grid.lateness.usual[late] > 0.3
+        assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 3
+
+
+def test_a_message_that_nobody_fetched_is_taken_back(folder):
+    with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
+        assert list(grid.send_and_receive(question(grid), timeout=0.2)) == []
+        assert line.fetch() is None
+        assert len(grid.link.state.object_store) == 0
+
+
+def test_a_damaged_public_key_is_named():
+    link = Link(MOST)
+    try:
+        with pytest.raises(ValueError, match="the public key of silo a is damaged"):
+            link.register("a", b"no key")
+    finally:
+        link.close()
+
+
+def test_pieces_that_are_no_message_are_refused():
+    with pytest.raises(RefusedError, match="damaged"):
+        objects.put_together("a", {"a": b"Array ,99 3\x00{}{"}, MOST)
+
+
+def test_two_links_know_different_runs():
+    first, second = Link(MOST), Link(MOST)
+    try:
+        assert first.run != second.run
+    finally:
+        first.close()
+        second.close()
