@@ -6,7 +6,6 @@ DIR/readmit/NAME, DIR/remove/NAME  tell a running server, which looks there befo
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,8 +55,6 @@ def remove(folder: Path, name: str) -> list[str]:
     write_federation(folder, replace(federation, members=members))
     _wish(folder, REMOVE, name)
     (folder / "server" / "keys" / f"{name}.pub").unlink(missing_ok=True)
-    (folder / "bundles" / f"{name}.zip").unlink(missing_ok=True)
-    shutil.rmtree(folder / "bundles" / name, ignore_errors=True)
     left, needed = sum(not each.removed for each in members), federation.rules.min_silos
     few = (
         f"{left} silos are left, and no round begins with fewer than min_silos, {needed}: add a silo, or lower "
