@@ -80,9 +80,7 @@ def test_a_silo_on_a_new_disk_goes_on_where_no_memory_is_needed(tmp_path, method
     shutil.rmtree(local.houses[1].folder)
     record = local.serve()
     assert_as_uninterrupted(record, local.plan)
-    assert "silo-1 has lost its memory of earlier rounds and goes on: the method needs none" in log_of(
-        tmp_path / "record"
-    )
+    assert "without memory of its last round goes on: the method needs none (silo-1)" in log_of(tmp_path / "record")
     assert "the rounds kept in" in log_of(local.houses[1].folder)
 
 

@@ -120,12 +120,13 @@ class OperatorFiles:
             parts.append(f"effective collaborators {sum(known) / len(known):.1f}")
         return ", ".join([*parts, f"{played.seconds:.1f} s"])
 
-    def without_memory(self, played: PlayedRound) -> list[str]:
-        """Return a line for each silo that has lost its memory and goes on all the same."""
+    def without_memory(self, played: PlayedRound) -> str:
+        """Return which silos had no memory of where the server goes on, and what follows; "" if all had."""
         names = {member.key: member.name for member in self.federation.members}
-        method, forgot = self.state.method, [who for who, reply in played.replies.items() if "forgot" in reply.metrics]
-        why = f"begins anew: {method.anew}" if method.remembers else "goes on: the method needs none"
-        return [f"{names[who]} has lost its memory of earlier rounds and {why}" for who in forgot]
+        forgot = ", ".join(names[who] for who, reply in played.replies.items() if "forgot" in reply.metrics)
+        method = self.state.method
+        then = f"begins anew: {method.anew}" if method.remembers else "goes on: the method needs none"
+        return f"without memory of its last round {then} ({forgot})" if forgot else ""
 
     def _removed(self, member: Member) -> bool:
         standing = self.state.standings.get(member.key)

@@ -169,7 +169,7 @@ class Record:
         run.add(line, sync=True)
         self.state.choice = self._held_out(run.lines()).choice
         run.save(self._checkpoint())
-        for text in self.operator.without_memory(played):
+        if text := self.operator.without_memory(played):
             self.say(text)
         if len(self.state.order) == 2 and not self.warned:
             self.warned = True
