@@ -81,7 +81,7 @@ def engine_with_late_client(plan, there):
     [
         ({"model": "logistic"}, "model.name is 'logistic' there and 'mlp' here"),
         ({"lr": 0.5}, "lr is 0.5 there and None here"),
-        ({"version": "0.0.1"}, "its installation does not fit the plan"),
+        ({"method": {"name": "fedamp", "lam": 0.5}}, "method.lam is 0.5 there and 1.0 here"),
         ({"seed": 9}, "seed is 9 there and 0 here"),
     ],
 )
@@ -96,6 +96,47 @@ def test_a_silo_with_another_plan_is_not_let_in(tmp_path, change, words):
     assert "silo-2 is not let in" in log
     assert words in log
     assert record.keys[2] not in record.state.order
+
+
+def test_a_silo_of_another_version_is_let_in_and_both_sides_know(tmp_path, monkeypatch):
+    """Its bundle was made by one version, it runs another, and the server a third: only the protocol must be one."""
+    from fedamp.federation.silo import app
+
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=2)
+    local = Local(tmp_path, plan, data, Rules(min_silos=3))
+    older = replace(plan, config=replace(plan.config, version="0.0.1"))
+    local.houses[2] = replace(local.houses[2], config=SiloConfig(older, "silo-2", 2, "nowhere:1"))
+    monkeypatch.setattr(app, "__version__", "9.9")
+    record = local.serve()
+    assert all(record.state.standings[key].accepted == 2 for key in record.keys)
+    assert (tmp_path / "record/log.txt").read_text().count("silo-2 runs fedamp 9.9, this server ") == 1
+    assert json.loads((tmp_path / "record/status.json").read_text())["silos"][2]["version"] == "9.9"
+
+
+def test_a_silo_of_another_protocol_is_not_let_in(tmp_path, monkeypatch):
+    from fedamp.federation import plan as plans
+
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=2)
+    told = plan.told()
+    monkeypatch.setattr(plans, "PROTOCOL", 2)
+    assert plans.disagreement(told, plan.told()) == "protocol is 1 there and 2 here"
+    before_there_was_one = {name: value for name, value in told.items() if name not in ("protocol", "at_default")}
+    assert plans.disagreement(before_there_was_one, plan.told()) == "protocol is 1 there and 2 here"
+
+
+def test_a_setting_that_one_side_does_not_know_yet_counts_if_it_is_used(tmp_path):
+    from fedamp.federation.plan import disagreement
+
+    told = plan_of(write_silos(tmp_path / "data")).told()
+    newer = {**told, "method": {**told["method"], "tempo": 3}, "mood": "good"}
+    unused = {**newer, "at_default": [*told["at_default"], "method.tempo", "mood"]}
+    for older, new in ((told, unused), (unused, told)):
+        assert disagreement(older, new) == ""
+    assert (
+        disagreement(newer, told) == "method.tempo is 3 there and not set here; mood is 'good' there and not set here"
+    )
 
 
 def test_another_schema_is_not_let_in(tmp_path):

@@ -154,6 +154,80 @@ def test_a_late_client_gets_a_row(name):
         assert pairs.shape == (5, 5)
 
 
+STARTED_AT_W = [("fedamp", {"start": "w"}), ("heurfedamp", {"start": "w"})]
+
+
+@pytest.mark.parametrize(("name", "hyperparameters"), [*((name, {}) for name in ALL), *STARTED_AT_W])
+def test_who_remembers_nothing_can_lose_it(name, hyperparameters):
+    """Other rows in a client's memory change reply or state exactly for the methods that say so."""
+    a = federation(make_method(name, **hyperparameters)).play(3)
+    _, message = a.method.server_send(a.server, 4)
+    a.k = 4
+    other = {key: Rows(rows.params + 0.1, rows.buffers + 0.1) for key, rows in a.state.rows.items()}
+    state, reply = a.method.client_update(a.state, message, a.local_for(torch.arange(5)))
+    changed, answer = a.method.client_update(a.state.replace(rows=other), message, a.local_for(torch.arange(5)))
+    replies = [torch.equal(reply[key].params, answer[key].params) for key in reply]
+    states = [torch.equal(rows.params, changed.rows[key].params) for key, rows in state.rows.items()]
+    assert a.method.remembers == (not all(replies + states))
+
+
+@everywhere
+def test_who_begins_anew_starts_at_what_is_sent(name):
+    a = federation(name).play(3)
+    _, message = a.method.server_send(a.server, 4)
+    anew = a.method.client_anew(a.trainer.model.row().repeat(5), message)
+    assert {key: rows.params.shape for key, rows in anew.rows.items()} == {
+        key: rows.params.shape for key, rows in a.state.rows.items()
+    }
+    models = a.method.client_models(anew, message)
+    assert "received" not in models or torch.equal(models["own"].params, models["received"].params)
+
+
+@everywhere
+def test_who_leaves_has_no_weight_in_any_mixture(name):
+    """Whatever the row of the one who left, the others get the same; and weights still sum to one."""
+    a, b = federation(name).play(3), federation(name).play(3)
+    changed = {key: Rows(rows.params.clone(), rows.buffers) for key, rows in b.server.rows.items()}
+    for rows in changed.values():
+        rows.params[2] += 1.0
+    stay = torch.tensor([0, 1, 3, 4])
+    a.server = a.method.server_leave(a.server, stay)
+    b.server = b.method.server_leave(b.server.replace(rows=changed), stay)
+    assert_states_equal(a.server, b.server)
+    after, message = a.method.server_send(a.server, 4)
+    assert after.num_clients == 4
+    assert all(len(rows) == 4 and rows.params.isfinite().all() for rows in message.values())
+    for pairs in after.pairs.values():
+        torch.testing.assert_close(pairs.sum(1), torch.ones(4, dtype=pairs.dtype))
+    a.state, a.clients = a.state.take(stay), a.clients.take(stay)
+    assert all(rows.finite().all() for rows in a.play(2).rounds[-1].models.values())
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("fedamp", 1), ("heurfedamp", 1), ("autoamp", 2)])
+def test_after_a_removal_all_is_as_if_it_had_never_been_there(name, rounds):
+    """As long as nothing was mixed, clients do not depend on each other: then four are five without the third."""
+    stay = torch.tensor([0, 1, 3, 4])
+    a = federation(name, own_init=False).play(rounds)
+    b = federation(name, own_init=False, clients=data(SIZES).take(stay)).play(rounds)
+    left = a.method.server_leave(a.server, stay)
+    assert_states_equal(State(4, left.rows), State(4, b.server.rows), 1e-9)
+    for one, other in zip(
+        *(f.method.server_send(s, rounds + 1)[1].values() for f, s in ((a, left), (b, b.server))), strict=True
+    ):
+        torch.testing.assert_close(one.params, other.params, rtol=1e-9, atol=1e-9)
+
+
+def test_scaffolds_control_is_the_mean_of_all_after_one_has_left():
+    stay = torch.tensor([0, 1, 3, 4])
+    a = federation("scaffold").play(3)
+    a.server, a.clients = a.method.server_leave(a.server, stay), a.clients.take(stay)
+    _, message = a.method.server_send(a.server, 4)
+    a.state = a.method.client_anew(a.trainer.model.row().repeat(4), message)
+    a.play(2, present=torch.tensor([True, False, True, True]))
+    total = a.server.shared["sum_c"].params
+    torch.testing.assert_close(a.state.rows["c_i"].params.sum(0, keepdim=True), total, rtol=1e-9, atol=1e-12)
+
+
 @everywhere
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_shapes_and_dtypes_hold(name, dtype):

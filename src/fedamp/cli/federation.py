@@ -24,6 +24,8 @@ federation_app = typer.Typer(help="A federation over real machines: the server's
 FROM_THE_SILOS = ("data", "setting", "clients", "schema", "alone")
 """Fields of a configuration that the silos themselves decide."""
 
+COUNTS = ("samples", "strikes", "reason")
+
 FederationFlags = takes_fields(
     {
         RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)),
@@ -171,12 +173,15 @@ def federation_status(folder: Folder, as_json: AsJson = False) -> None:
     if not said:
         return say("no round has been played yet")
     say(f"{said.get('state', '?')}: round {said.get('round', '?')} of {said.get('rounds', '?')}, {said.get('updated')}")
-    table = Table("silo", "state", "since round", "samples", "bad replies", "reason")
-    for silo in said.get("silos", []):
+    silos = said.get("silos", [])
+    other = ["version"] if any(silo.get("version") for silo in silos) else []  # that silos run, if not the server's
+    table = Table("silo", "state", "since round", *other, "samples", "bad replies", "reason")
+    for silo in silos:
+        since = " ".join(str(silo[key]) for key in ("since", "since_time") if silo.get(key) is not None)
         if silo.get("data_changed"):
             changed = f"its data changed in round {silo['data_changed']}"
             silo["reason"] = "; ".join(filter(None, [silo.get("reason"), changed]))
-        shown = (silo.get(key) for key in ("name", "state", "since", "samples", "strikes", "reason"))
+        shown = (silo.get("name"), silo.get("state"), since, *(silo.get(key) for key in (*other, *COUNTS)))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
 
@@ -238,6 +243,43 @@ def federation_rekey(
     public = provision.rekey(folder, silo, key)
     say(f"{silo} is known by {silo_keys.fingerprint(public)}: compare by telephone, then start the server again")
     say(f"for the operator of {silo}, to be unpacked over the old one: {folder / 'bundles' / silo}.zip")
+
+
+@federation_app.command("readmit")
+def federation_readmit(
+    folder: Folder, silo: Annotated[str, typer.Argument(help="A silo that has lost its memory.")]
+) -> None:
+    """Let a silo that has lost its memory of earlier rounds begin anew from what the server sends it."""
+    needs_extra()
+    from fedamp.federation.server import recovery
+
+    say(recovery.readmit(folder, silo))
+
+
+@federation_app.command("rewind")
+def federation_rewind(
+    folder: Folder, round: Annotated[int, typer.Argument(help="The round to go on after; its checkpoint is kept.")]
+) -> None:
+    """Go on after an earlier round; the server must be stopped. The last three rounds are kept, and every tenth."""
+    needs_extra()
+    from fedamp.federation.server import recovery
+
+    say(recovery.rewind(folder, round))
+
+
+@federation_app.command("remove")
+def federation_remove(
+    folder: Folder, silo: Annotated[str, typer.Argument(help="A silo whose key was stolen, or that leaves for good.")]
+) -> None:
+    """Remove a silo for good: its key is refused, and its row leaves all mixtures."""
+    needs_extra()
+    from fedamp.federation.server import commands, recovery
+
+    for warning in recovery.remove(folder, silo):
+        warn(warning)
+    when = "from the next round on" if commands.status(folder)[0] is not None else "when the server is started"
+    say(f"{silo} is removed: its key is refused and its row is in no mixture, {when}")
+    say("what others have learned from it stays in their models; to undo that too: fedamp federation rewind")
 
 
 @federation_app.command("try")

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedamp import __version__, checks, models
-from fedamp.config import RunConfig
+from fedamp.config import Named, RunConfig
 from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError
-from fedamp.records.differences import differences
+from fedamp.methods import METHODS, Method
+from fedamp.records.differences import differences, flat
+from fedamp.runs.parts import method_of
+
+PROTOCOL = 1
+"""What all sides must have in common; their versions may differ, so that silos can be upgraded one after another.
+
+Raise it when sides before and after a change would misunderstand each other or compute different things: when what
+travels gets another name or meaning, when the mathematics of a method, an optimiser or a model changes, or a default
+that is not in the files of a plan. A new setting needs no new number: a side that does not know it refuses it unless it
+is at its default.
+"""
 
 # Each side decides these for itself: where its data is, on which device it computes, how long it goes on.
 OWN = (
     *("data", "setting", "clients", "rounds", "engine", "device", "schema", "deterministic", "absent"),
-    *("precision", "compile", "alone"),
+    *("precision", "compile", "alone", "version"),
 )
+AT_DEFAULT = "at_default"
+NOT_COMPARED = ("version", AT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,7 @@ class Member:
     number: int  # its coordinate for random numbers, fixed when the silo is provisioned
     key: str  # SHA-256 of its public key, in hex
     former: tuple[str, ...] = ()  # the same of keys that it had before, by which older records know it
+    removed: bool = False  # it keeps its place, so that its number and name are never given again
 
 
 @dataclass(frozen=True)
@@ -41,20 +55,50 @@ class Plan:
     schema: Schema
 
     def agreed(self) -> dict[str, Any]:
-        """Return what must be equal on all sides, in plain values; of the schema, a digest."""
-        agreed = {name: value for name, value in self.config.to_dict().items() if name not in OWN}
-        return {**agreed, "schema": hashlib.sha256(schema_to_json(self.schema).encode()).hexdigest()[:16]}
+        """Return what must be equal on all sides, in plain values; of the schema, a digest.
+
+        The method has all of its hyperparameters, whether the plan names them or not.
+        """
+        config = _spelled_out(self.config, method_of(self.config))
+        agreed = {name: value for name, value in config.items() if name not in OWN}
+        digest = hashlib.sha256(schema_to_json(self.schema).encode()).hexdigest()[:16]
+        return {"protocol": PROTOCOL, **agreed, "schema": digest}
 
     def here(self) -> dict[str, Any]:
-        """Return the same as it really is on this side: the installed version, the model's code that is here."""
+        """Return the same as it really is on this side: the model's code that is here."""
         spec = self.config.model.name
         code = models.source_digest(spec) if ":" in spec else None
-        return {**self.agreed(), "version": __version__, "model_code": code}
+        return {**self.agreed(), "model_code": code}
+
+    def told(self) -> dict[str, Any]:
+        """Return what this side tells another: the same, its version, and which settings are at their defaults."""
+        here, method = self.here(), METHODS[self.config.method.name]()
+        defaults = flat(_spelled_out(replace(RunConfig(), method=Named(self.config.method.name)), method))
+        at_default = [name for name, value in flat(here).items() if name in defaults and defaults[name] == value]
+        return {**here, "version": __version__, AT_DEFAULT: at_default}
+
+
+def _spelled_out(config: RunConfig, method: Method) -> dict[str, Any]:
+    """Return a configuration in plain values, with all hyperparameters of its method."""
+    parameters = {each.name: getattr(method, each.name) for each in fields(method)}
+    return replace(config, method=Named(config.method.name, parameters)).to_dict()
 
 
 def disagreement(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return in words what differs between two sides' agreements, "" if nothing does."""
-    return "; ".join(differences(there, here))
+    """Return in words what differs between two sides' agreements, "" if nothing does.
+
+    A setting that one side does not know counts unless it is at its default on the other.
+    """
+    sides = [{"protocol": 1, **flat(side)} for side in (there, here)]
+    known = [
+        {
+            name: value
+            for name, value in side.items()
+            if name not in NOT_COMPARED and (name in other or name not in side.get(AT_DEFAULT, ()))
+        }
+        for side, other in zip(sides, reversed(sides), strict=True)
+    ]
+    return "; ".join(differences(*known))
 
 
 @dataclass(frozen=True)

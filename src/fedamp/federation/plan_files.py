@@ -110,7 +110,11 @@ def read_silo_config(folder: Path) -> SiloConfig:
 
 
 def _write(path: Path, content: BaseModel) -> None:
-    write_whole(path, (json.dumps(content.model_dump(), indent=2) + "\n").encode())
+    values = content.model_dump()
+    for silo in values.get("silos", ()):
+        if not silo["removed"]:
+            del silo["removed"]  # as files have always been, as long as nobody is removed
+    write_whole(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 def _read(path: Path, what: str) -> str:

@@ -17,7 +17,7 @@ from fedamp.rows import Message, Rows, State
 ALONE = "alone"
 """The entry of `client_models`, of the client's state and of the training losses: none of them is the method's."""
 
-THE_METHODS_OWN = ("scored", "takes_home", "optimizer", "lr", "plain_sgd_only", "answers", "changes")
+THE_METHODS_OWN = ("scored", "takes_home", "optimizer", "lr", "plain_sgd_only", "answers", "changes", "anew")
 
 
 def descent_alone(rows: Mapping[str, Tensor], grad: Grad) -> Mapping[str, Tensor]:
@@ -35,6 +35,11 @@ class AloneBeside(Method):
         for name in THE_METHODS_OWN:  # on the instance, where they hide the class's
             object.__setattr__(self, name, getattr(self.method, name))
 
+    @property
+    def remembers(self) -> bool:
+        """As the method does: a model trained alone is no part of a reply."""
+        return self.method.remembers
+
     def server_init(self, w: Rows) -> State:
         """As the method does."""
         return self.method.server_init(w)
@@ -46,6 +51,18 @@ class AloneBeside(Method):
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """As the method does."""
         return self.method.server_receive(state, reply, present)
+
+    def server_anew(self, state: State) -> State:
+        """As the method does."""
+        return self.method.server_anew(state)
+
+    def server_leave(self, state: State, stay: Tensor) -> State:
+        """As the method does."""
+        return self.method.server_leave(state, stay)
+
+    def client_anew(self, w: Rows, message: Message) -> State:
+        """Begin anew with the method; what is trained alone begins at the client's first model, not at the server's."""
+        return self.with_alone(self.method.client_anew(w, message), w)
 
     def client_init(self, w: Rows) -> State:
         """Keep what the method keeps, and the model that is trained alone: at first the client's first."""

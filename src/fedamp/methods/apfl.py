@@ -40,6 +40,7 @@ class APFL(Method):
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True
+    anew: ClassVar[str] = "its own model v starts at the global model, and its mixture weight as at first"
 
     mixture: float = about(
         0.5,
@@ -57,6 +58,11 @@ class APFL(Method):
     def __post_init__(self) -> None:
         checks.share("mixture", self.mixture)
         checks.truth("adaptive", self.adaptive)
+
+    @property
+    def remembers(self) -> bool:
+        """Each client has its own model v and its mixture weight a."""
+        return True
 
     def server_init(self, w: Rows) -> State:
         """Begin at the mean of the first models."""

@@ -89,12 +89,8 @@ class AutoAMP(Method):
         second = rows["second"].put(two, reply["w"][played[:, 0] == 1])
         whole = Rows((first[two].params + second[two].params) / 2, (first[two].buffers + second[two].buffers) / 2)
         stuck = stalled(reply["loss"].params, losses, played)
-        new = {
-            "samples": reply["samples"].params,
-            "losses": noted(reply["loss"].params, losses, played),
-            "sharper": rows["sharper"].params[where] + stuck,
-            "played": played + 1,
-        }
+        new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
+        new |= {"sharper": rows["sharper"].params[where] + stuck, "played": played + 1}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})
@@ -113,6 +109,11 @@ class AutoAMP(Method):
         xi[done[:, None], done] = found.xi
         kept = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found.by_client.items()}
         return state.replace(kept, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
+
+    def server_leave(self, state: State, stay: Tensor) -> State:
+        """Choose the weights of those who stay anew, from their own half models."""
+        state = state.take(stay)
+        return self.who_listens_to_whom(state) if (state.rows["played"].params >= HALVES).any() else state
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model: it is scored, and never trained from."""

@@ -103,6 +103,16 @@ class Method(ABC):
     """Which model of the message a model of the reply was trained from or near, if the two have different names."""
     changes: ClassVar[Mapping[str, str]] = {}
     """Which entry of the reply is not a model but a change, and of which entry of the message."""
+    anew: ClassVar[str] = "its next training starts from the model that the server sends it"
+    """What it costs if a client loses what it kept and begins anew (`client_anew`): of methods that remember."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a client's training depends on what it kept of earlier rounds; if not, it may lose it.
+
+        The conformance tests prove it of every method, either way.
+        """
+        return False
 
     @abstractmethod
     def server_init(self, w: Rows) -> State:
@@ -116,9 +126,24 @@ class Method(ABC):
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Return the state after round k's replies: a row for each True of `present` `(m,)`, in order."""
 
+    def server_anew(self, state: State) -> State:
+        """Return the state for clients that all begin anew; only a method with `changes` has something to undo."""
+        return state
+
+    def server_leave(self, state: State, stay: Tensor) -> State:
+        """Return the state of the clients that stay, by their positions: the others have no weight in any mixture.
+
+        With `changes` those who stay begin anew: what the others added can't be told from the sum.
+        """
+        return self.server_anew(state.take(stay))
+
     @abstractmethod
     def client_init(self, w: Rows) -> State:
         """Return the clients' state, given their first models."""
+
+    def client_anew(self, w: Rows, message: Message) -> State:
+        """Return the state of clients that have lost theirs: as at first, but at the model that the server sends."""
+        return self.client_init(self.client_models(self.client_init(w), message).get("received", w))
 
     @abstractmethod
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:

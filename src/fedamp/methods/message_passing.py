@@ -39,6 +39,7 @@ class MessagePassing(Method):
     """
 
     answers: ClassVar[Mapping[str, str]] = {"w": "u"}
+    anew: ClassVar[str] = "its next training starts at its cloud model, not where its last one ended"
 
     lam: float = about(
         1.0,
@@ -84,6 +85,11 @@ class MessagePassing(Method):
             raise UserError(
                 f"alpha_every is {self.alpha_every}, but alpha is {self.alpha} in all rounds; leave one of them out"
             )
+
+    @property
+    def remembers(self) -> bool:
+        """Training starts at the cloud model, or where the last one ended."""
+        return self.start == "w"
 
     @abstractmethod
     def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:

@@ -32,6 +32,7 @@ class Scaffold(Method):
     plain_sgd_only: ClassVar[bool] = True
     answers: ClassVar[Mapping[str, str]] = {"y": "x"}
     changes: ClassVar[Mapping[str, str]] = {"dc": "c"}
+    anew: ClassVar[str] = "all silos' controls begin at 0 again: in the next round nobody's drift is corrected"
 
     global_step: float = about(
         1.0,
@@ -42,6 +43,11 @@ class Scaffold(Method):
 
     def __post_init__(self) -> None:
         checks.positive("global_step", self.global_step)
+
+    @property
+    def remembers(self) -> bool:
+        """Each client has its control c_i."""
+        return True
 
     def server_init(self, w: Rows) -> State:
         """Begin at the mean of the first models, with controls of 0."""
@@ -60,6 +66,10 @@ class Scaffold(Method):
         everyone = torch.ones((1, len(reply["dc"])))
         sum_c = state.shared["sum_c"].params + reply["dc"].mix(everyone).params
         return state.replace(shared={"x": Rows(moved, mean.buffers), "sum_c": Rows.of(sum_c)})
+
+    def server_anew(self, state: State) -> State:
+        """Begin at controls of 0: one that is lost is known only as a part of the sum."""
+        return state.replace(shared={"sum_c": Rows.of(torch.zeros_like(state.shared["sum_c"].params))})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model, and a control of 0."""

@@ -1,6 +1,7 @@
 """Separate: every client trains alone. Nothing leaves a client; the yardstick for all collaboration."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,6 +12,13 @@ from fedamp.rows import Message, Rows, State
 @dataclass(frozen=True)
 class Separate(Method):
     """w_i^k = local training from w_i^{k-1} on D_i."""
+
+    anew: ClassVar[str] = "it starts from its first model: the server has none of its models"
+
+    @property
+    def remembers(self) -> bool:
+        """Each client has its model, and nobody else does."""
+        return True
 
     def server_init(self, w: Rows) -> State:
         """Keep nothing."""

@@ -1,8 +1,8 @@
 """Checkpoints: all that a run needs to continue, in one file that is either complete or not there.
 
 A checkpoint is a safetensors file: the states' tensors, and in its header a JSON of the rest. It is written under
-another name, flushed to the disk and renamed. The last two are kept. It holds no random state: random numbers come
-from coordinates.
+another name, flushed to the disk and renamed. The last two are kept, or what `Kept` says. It holds no random state:
+random numbers come from coordinates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,23 @@ from torch import Tensor
 from fedamp.files import write_whole
 from fedamp.rows import Rows, State
 
-KEPT = 2
 COST = 0.05
 """Checkpoints may take this share of a run's time."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which checkpoints stay when a new one is written: the last ones, and of those before it every so many-th."""
+
+    last: int = 2
+    every: int = 0  # rounds; 0 for none
+    most: int = 0  # of every so many-th
+
+    def among(self, rounds: Sequence[int]) -> set[int]:
+        """Return which of these rounds' checkpoints stay."""
+        newest = sorted(rounds, reverse=True)
+        seldom = [k for k in newest[self.last :] if self.every and k % self.every == 0]
+        return {*newest[: self.last], *seldom[: self.most]}
 
 
 @dataclass(frozen=True)
@@ -75,8 +89,8 @@ def state_of(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> St
     return State(num_clients, **kinds)
 
 
-def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, then delete all but the last two."""
+def save_checkpoint(folder: Path, checkpoint: Checkpoint, kept: Kept | None = None) -> None:
+    """Write a checkpoint, then delete all but those that are kept."""
     tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
     if checkpoint.xi is not None:
         tensors["xi"] = checkpoint.xi.contiguous()
@@ -90,24 +104,44 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     }
     data = save(tensors, metadata={"fedamp": json.dumps(header)})
     write_whole(folder / f"checkpoint-{checkpoint.k:07d}.safetensors", data)
-    for old in _files(folder)[KEPT:]:
-        old.unlink(missing_ok=True)
+    files = {_round(path): path for path in _files(folder)}
+    for k in files.keys() - (kept or Kept()).among(list(files)):
+        files[k].unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
     """Return the newest checkpoint that is complete, or None."""
     for path in _files(folder):
-        with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
-            with safe_open(path, framework="pt", device=str(device)) as file:
-                header = json.loads(file.metadata()["fedamp"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a dict)
-            xi = tensors.pop("xi", None)
-            m = header["num_clients"]
-            states = state_of("server", m, tensors), state_of("clients", m, tensors)
-            kept = state_of("best", m, tensors).rows
-            scores = header.get("best", {})
-            best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}
-            return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
+        if (found := _load(path, device)) is not None:
+            return found
+    return None
+
+
+def complete_checkpoints(folder: Path) -> list[int]:
+    """Return the rounds after which a checkpoint is kept and complete."""
+    return sorted(_round(path) for path in _files(folder) if _load(path, torch.device("cpu")) is not None)
+
+
+def forget_later(folder: Path, k: int) -> None:
+    """Delete the checkpoints of rounds after k, the newest first: what is left at any moment is a run to continue."""
+    for path in _files(folder):
+        if _round(path) > k:
+            path.unlink(missing_ok=True)
+
+
+def _load(path: Path, device: torch.device) -> Checkpoint | None:
+    """Return a checkpoint, or None if it is not complete."""
+    with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            header = json.loads(file.metadata()["fedamp"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a dict)
+        xi = tensors.pop("xi", None)
+        m = header["num_clients"]
+        states = state_of("server", m, tensors), state_of("clients", m, tensors)
+        kept = state_of("best", m, tensors).rows
+        scores = header.get("best", {})
+        best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}
+        return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
     return None
 
 
@@ -115,6 +149,10 @@ def forget_checkpoints(folder: Path) -> None:
     """Delete all checkpoints: the run has finished."""
     for path in _files(folder):
         path.unlink(missing_ok=True)
+
+
+def _round(path: Path) -> int:
+    return int(path.stem.removeprefix("checkpoint-"))
 
 
 def _files(folder: Path) -> list[Path]:

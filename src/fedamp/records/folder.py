@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_json, write_whole
-from fedamp.records.checkpoints import Checkpoint, forget_checkpoints, load_checkpoint, save_checkpoint
+from fedamp.records.checkpoints import Checkpoint, Kept, forget_checkpoints, load_checkpoint, save_checkpoint
 from fedamp.records.differences import differences
 from fedamp.records.inputs import Inputs
 from fedamp.records.reading import (
@@ -55,6 +55,7 @@ class RunFolder:
 
     path: Path
     inputs: Inputs | None = None
+    kept: Kept | None = None  # which checkpoints stay; by default the last two
 
     def begin(self, config: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
         """Make the folder ready; return the checkpoint to continue from if this run was interrupted in it.
@@ -128,7 +129,7 @@ class RunFolder:
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint."""
         with self._clear_errors():
-            save_checkpoint(self.path, checkpoint)
+            save_checkpoint(self.path, checkpoint, self.kept)
 
     def finish(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,17 @@ def serve(grid: Grid, federation: Federation, folder: Path) -> Record:
     return record
 
 
-def play(grid: Grid, record: Record) -> None:
-    """Play the rounds that a record still lacks."""
+def play(grid: Grid, record: Record, turn_away: Callable[[str], None] = lambda name: None) -> None:
+    """Play the rounds that a record still lacks; `turn_away` closes the door to a silo that is removed, by its name."""
     federation, plan = record.federation, record.federation.plan
     if record.finished():
         record.say("all rounds have been played; raise `rounds` in federation.json to continue")
         return
     state, rounds = record.state, plan.config.rounds
-    outbox = Outbox(state, plan.here(), record.begin())
+    outbox = Outbox(state, plan.told(), record.begin())
     names = {member.key: member.name for member in federation.members}
     numbers = {member.key: member.number for member in federation.members}
-    attendance = Attendance(state, names, lambda who: _first_model(plan, numbers[who])[1], outbox, record)
+    attendance = Attendance(state, names, lambda who: _first_model(plan, numbers[who])[1], outbox, record, turn_away)
     strategy = RowStrategy(state, attendance, outbox, record, metric_names(record.facts.metric), rounds)
     while not record.finished():  # a round that did not count is played again
         strategy.start(grid, ArrayRecord(), num_rounds=max(1, rounds - state.k), timeout=federation.rules.reply_timeout)

@@ -41,7 +41,8 @@ class NotLetIn:
 class Attendance:
     """Finds the silos of a round. A new one is asked whether its plan is the same, and is then given a row.
 
-    `names` are the silos that may take part, by identity; `first_model(identity)` is a silo's first row `(1, d)`.
+    `names` are the silos that may take part, by identity; `first_model(identity)` is a silo's first row `(1, d)`;
+    `turn_away(name)` closes the door to one that is removed.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Attendance:
         first_model: Callable[[str], Rows],
         outbox: Outbox,
         observer: Observer,
+        turn_away: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.state, self.names, self.first_model = state, names, first_model
-        self.outbox, self.observer = outbox, observer
+        self.outbox, self.observer, self.turn_away = outbox, observer, turn_away
         self.willing: set[str] = set()  # who has been asked and may have a row
         self.not_let_in: dict[str, NotLetIn] = {}
         self.returning_until = time.monotonic() + RETURNING
@@ -95,11 +97,33 @@ class Attendance:
         for identity in self.observer.admitted():
             self.state.admit(identity)
             self.observer.say(f"{self.names[identity]} is let in again")
+        self._rearrange()
         nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
         for who in self.names:
             if who in nodes:
                 self.state.standing(who).seen = now()
-        return {who: nodes[who] for who in self.names if who in nodes and not self.state.standing(who).aside}
+        return {who: nodes[who] for who in self.names if who in nodes and self._welcome(who)}
+
+    def _welcome(self, who: str) -> bool:
+        return not (self.state.standing(who).aside or self.state.standing(who).removed)
+
+    def _rearrange(self) -> None:
+        """Take out and readmit whom the operator names; it is on the disk before anyone is sent anything."""
+        readmitted, removed = list(self.observer.readmitted()), list(self.observer.removed())
+        for who in readmitted:
+            self.state.begin_anew(who)
+        if readmitted:
+            names = ", ".join(self.names[who] for who in readmitted)
+            self.observer.say(f"readmitted: {names}; for a silo that has lost its memory: {self.state.method.anew}")
+        for who in removed:
+            self.state.remove(who)
+            self.willing.discard(who)
+            self.turn_away(self.names[who])
+            self.observer.say(
+                f"{self.names[who]} is removed: its key is refused, and its row is in no mixture any more"
+            )
+        if readmitted or removed:
+            self.observer.rearranged(readmitted, removed)
 
     def _waiting(self, there: int) -> str:
         aside = [name for who, name in self.names.items() if self.state.standing(who).aside]

@@ -51,6 +51,8 @@ def _run(place: Place, say: Say) -> None:
     try:
         for member in federation.members:
             key = place.server / "keys" / f"{member.name}.pub"
+            if member.removed:
+                continue
             if key.exists():
                 link.register(member.name, key.read_bytes())
             else:
@@ -60,7 +62,7 @@ def _run(place: Place, say: Say) -> None:
             listening(link, place.host, place.port, place.server, place.log),
         ):
             say(f"the server is listening on {place.host}:{place.port}; waiting for silos")
-            play(LinkGrid(link, Lateness(federation.rules)), record)
+            play(LinkGrid(link, Lateness(federation.rules)), record, link.unregister)
     finally:
         link.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +36,18 @@ class Observer(Protocol):
 
     def status(self, state: str) -> None:
         """Note that the federation is waiting, running or finished, and the state of each silo."""
+
+    def readmitted(self) -> Iterable[str]:
+        """Return whom the operator lets begin anew, until they are `rearranged`."""
+
+    def removed(self) -> Iterable[str]:
+        """Return whom the operator takes out, until they are `rearranged`."""
+
+    def rearranged(self, readmitted: Sequence[str], removed: Sequence[str]) -> None:
+        """Keep the state as it is now, with these silos readmitted or removed between two rounds."""
+
+    def caught_up(self, serial: int) -> None:
+        """Keep that messages up to this number were sent before: the record is older than what silos have seen."""
 
     def admitted(self) -> Iterable[str]:
         """Return the identities of silos that were set aside and that the operator lets in again; each once."""

@@ -3,13 +3,14 @@
 log.txt        a line for each round, and what happened in between
 status.json    who is in, who is missing and since when
 ../admit/NAME  put there by `fedamp federation admit`: a silo that was set aside is let in again
+../readmit/NAME, ../remove/NAME  by the commands of these names: a silo begins anew, or is taken out
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,27 @@ from fedamp.federation.server.state import ServerState
 from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
 
-LOG, STATUS, ADMIT = "log.txt", "status.json", "admit"
+LOG, STATUS = "log.txt", "status.json"
+ADMIT, READMIT, REMOVE = "admit", "readmit", "remove"
 NEVER = {
     "state": "never came",
     "since": None,
+    "since_time": None,
     "seen": None,
     "strikes": 0,
     "refused": 0,
     "samples": None,
     "data_changed": None,
+    "version": None,
     "reason": None,
 }
+
+
+def write_line(folder: Path, text: str) -> None:
+    """Write a line to the log of a record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n"
+    rotation.append(folder / LOG, line.encode())
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,7 @@ class OperatorFiles:
 
     def say(self, text: str) -> None:
         """Write a line to the log."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {one_line(text, 2000)}\n"
-        rotation.append(self.folder / LOG, line.encode())
+        write_line(self.folder, text)
 
     def status(self, state: str) -> None:
         """Write who is in, who is missing, and since when."""
@@ -66,38 +75,50 @@ class OperatorFiles:
         standing = self.state.standings.get(member.key)
         if standing is None:
             return {"name": member.name, "number": member.number, **NEVER}
-        if standing.aside:
+        if standing.removed:
+            word = "removed"
+        elif standing.aside:
             word = "set aside"
         elif member.key not in self.state.order:
             word = "not let in" if standing.reason else "here" if standing.samples else "never came"
         else:
-            word = "in" if standing.since is None else "missing"
+            word = "in" if standing.since is None else "refuses" if standing.refuses else "missing"
         return {
             "name": member.name,
             "number": member.number,
             "state": word,
             "since": standing.since,
             "seen": standing.seen,
+            "since_time": standing.since_time,
             "strikes": standing.strikes,
             "refused": standing.refused,
             "samples": standing.samples,
             "data_changed": standing.data_changed,
+            "version": standing.version,
             "reason": standing.reason,
         }
 
     def admitted(self) -> list[str]:
         """Return whom the operator lets in again, by identity; each once."""
-        found = []
-        for member in self.federation.members:
-            wish = self.folder.parent / ADMIT / member.name
-            if wish.exists():
-                wish.unlink()
-                found.append(member.key)
+        found = self.wished(ADMIT)
+        self.granted(ADMIT, found)
         return found
+
+    def wished(self, kind: str) -> list[str]:
+        """Return for whom the operator has given a command that waits in a folder of its name, by identity."""
+        folder = self.folder.parent / kind
+        return [member.key for member in self.federation.members if (folder / member.name).exists()]
+
+    def granted(self, kind: str, whom: Collection[str]) -> None:
+        """Take these commands out of their folder: they are done."""
+        for member in self.federation.members:
+            if member.key in whom:
+                (self.folder.parent / kind / member.name).unlink(missing_ok=True)
 
     def round_text(self, played: PlayedRound, line: Mapping[str, Any]) -> str:
         """Return a round in one line of text."""
-        rounds, members = self.federation.plan.config.rounds, self.federation.members
+        rounds = self.federation.plan.config.rounds
+        members = [member for member in self.federation.members if not self._removed(member)]
         parts = [f"round {played.k}/{rounds}: {len(played.replies)} of {len(members)} silos"]
         parts += [self._missing(member) for member in members if member.key not in played.replies]
         scores = line.get("test", {}).get(self.state.method.scored) or line.get("test", {}).get("own")
@@ -107,6 +128,18 @@ class OperatorFiles:
             known = [value for value in line["effective_clients"] if value is not None]
             parts.append(f"effective collaborators {sum(known) / len(known):.1f}")
         return ", ".join([*parts, f"{played.seconds:.1f} s"])
+
+    def without_memory(self, played: PlayedRound) -> str:
+        """Return which silos had no memory of where the server goes on, and what follows; "" if all had."""
+        names = {member.key: member.name for member in self.federation.members}
+        forgot = ", ".join(names[who] for who, reply in played.replies.items() if "forgot" in reply.metrics)
+        method = self.state.method
+        then = f"begins anew: {method.anew}" if method.remembers else "goes on: the method needs none"
+        return f"without memory of its last round {then} ({forgot})" if forgot else ""
+
+    def _removed(self, member: Member) -> bool:
+        standing = self.state.standings.get(member.key)
+        return standing is not None and standing.removed
 
     def _missing(self, member: Member) -> str:
         standing = self.state.standings.get(member.key)

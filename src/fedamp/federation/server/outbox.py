@@ -18,6 +18,9 @@ SPARE = 3600.0
 SERIALS = 1 << 32
 """Messages that a server may send before it is started again."""
 
+MOST = SERIALS << 30
+"""No number is as high: a silo that names a higher one lies."""
+
 
 @dataclass(frozen=True)
 class Life:
@@ -33,6 +36,17 @@ class Outbox:
     def __init__(self, state: ServerState, agreement: Mapping[str, Any], life: Life) -> None:
         self.state, self.agreement, self.life = state, json.dumps(agreement), life
         self.serial = life.starts * SERIALS
+
+    def catch_up(self, newest: int) -> bool:
+        """Number messages beyond the newest one that a silo has acted on; return whether they were not.
+
+        They are not if the server's record was restored from an older copy. They go on as after one more start, and so
+        beyond what any silo has seen.
+        """
+        if not self.serial < newest < MOST:
+            return False
+        self.serial = (newest // SERIALS + 1) * SERIALS
+        return True
 
     def question(self, node: int) -> Message:
         """Return the message of the first contact: the server's side of the agreement."""
@@ -56,12 +70,14 @@ class Outbox:
     def rows(self, rows: Rows, who: str, node: int, kind: str) -> Message:
         """Return a silo's own rows as a message to train on or to evaluate."""
         self.serial += 1
+        standing = self.state.standing(who)
         config: dict[str, Any] = {
             "server-round": self.state.k + 1,
             "life": self.life.name,
             "serial": self.serial,
-            "accepted": self.state.standing(who).accepted,
+            "accepted": standing.accepted,
             "agreement": self.agreement,
+            **({"anew": True} if standing.anew else {}),
             **self._choice(),
         }
         return self._message(RecordDict({"arrays": encode(rows), "config": ConfigRecord(config)}), node, kind)

@@ -5,7 +5,7 @@ Besides the files of a run folder there are those of `operator_files` and of `re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.federation.plan import Federation
 from fedamp.federation.server import data_changes, resume
 from fedamp.federation.server.observer import PlayedRound
-from fedamp.federation.server.operator_files import STATUS, OperatorFiles
+from fedamp.federation.server.operator_files import READMIT, REMOVE, STATUS, OperatorFiles
 from fedamp.federation.server.outbox import Life
 from fedamp.federation.server.round_lines import (
     first_scores,
@@ -32,6 +32,7 @@ from fedamp.federation.server.round_lines import (
 )
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.files import read_json
+from fedamp.records.checkpoints import Checkpoint, Kept
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, RESULT
@@ -39,6 +40,9 @@ from fedamp.records.summaries import Summary, in_unit, score_table, summarise
 from fedamp.records.take_home import HeldOut, TakeHome
 from fedamp.rows import Rows
 from fedamp.runs.scoring import take_home_rule
+
+KEPT = Kept(last=3, every=10, most=10)
+"""Rounds that a federation can be rewound to. A checkpoint holds all rows: at most 13 times that is on the disk."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Record:
 
     def begin(self) -> Life:
         """Make the folder ready, and continue where a federation was interrupted; count the server's start."""
-        run, config = RunFolder(self.folder), self._config()
+        run, config = self._run(), self._config()
         there = read_json(self.folder / DESCRIPTION)
         if there is not None:
             resume.adapt(self.folder, there, config, len(self.keys))
@@ -95,10 +99,23 @@ class Record:
         before = read_json(self.folder / STATUS) or {"silos": []}
         resume.restore_strikes(self.state, before["silos"], self.federation.members)
         self.state.counted_at = before.get("last_round")
+        for member in self.federation.members:
+            if member.removed:
+                self.state.remove(member.key)
         self.state.choice = self._held_out(run.lines()).choice
         life = resume.next_life(self.folder)
         self.status("waiting")
         return life
+
+    def _run(self) -> RunFolder:
+        return RunFolder(self.folder, kept=KEPT)
+
+    def _checkpoint(self) -> Checkpoint:
+        return self.state.checkpoint(self._xi(), {"seconds": self.seconds, "members": self.keys})
+
+    def _counts(self, key: str) -> bool:
+        """Return whether a silo's scores count: those of one that was removed do not."""
+        return key not in self.state.standings or not self.state.standings[key].removed
 
     def _config(self) -> dict[str, Any]:
         plan = self.federation.plan
@@ -119,9 +136,30 @@ class Record:
         """Return whom the operator lets in again, once."""
         return self.operator.admitted()
 
+    def readmitted(self) -> Iterable[str]:
+        """Return whom the operator lets begin anew."""
+        return self.operator.wished(READMIT)
+
+    def removed(self) -> Iterable[str]:
+        """Return whom the operator takes out."""
+        return self.operator.wished(REMOVE)
+
+    def rearranged(self, readmitted: Sequence[str], removed: Sequence[str]) -> None:
+        """Write the checkpoint again, with silos readmitted or removed since; then the commands are done."""
+        if self.state.k and self.state.order:
+            self._run().save(self._checkpoint())
+        self.operator.granted(READMIT, readmitted)
+        self.operator.granted(REMOVE, removed)
+        self.status("running")
+
+    def caught_up(self, serial: int) -> None:
+        """Keep how often the server has been started in truth, as the silos have seen."""
+        resume.skip_starts(self.folder, serial)
+        self.say("the silos have seen later messages than this record knows: it is an older copy; going on from it")
+
     def round_played(self, played: PlayedRound) -> None:
         """Write a round's line, then the checkpoint: from now on the round counts."""
-        run, metric = RunFolder(self.folder), self.facts.metric
+        run, metric = self._run(), self.facts.metric
         self.seconds += played.seconds
         if played.k == 1:
             first = {who: first_scores(reply.metrics) for who, reply in played.replies.items()}
@@ -134,7 +172,9 @@ class Record:
         line["events"] += changes
         run.add(line, sync=True)
         self.state.choice = self._held_out(run.lines()).choice
-        run.save(self.state.checkpoint(self._xi(), {"seconds": self.seconds, "members": self.keys}))
+        run.save(self._checkpoint())
+        if text := self.operator.without_memory(played):
+            self.say(text)
         if len(self.state.order) == 2 and not self.warned:
             self.warned = True
             self.say("only two silos have joined so far: each can compute the other's model from what it receives")
@@ -171,12 +211,14 @@ class Record:
         if not len(table):
             table = score_table(lines, "own", self.facts.metric)
         # A silo that was never scored enters no mean; until all others have been scored, there is no mean.
-        scored = [bool((~np.isnan(column)).any()) for column in table.T]
+        columns = zip(self.keys, table.T, strict=True)
+        scored = [self._counts(key) and bool((~np.isnan(column)).any()) for key, column in columns]
         return summarise(table, self.facts.metric, scored)
 
     def _held_out(self, lines: list[dict[str, Any]]) -> HeldOut:
-        """Return what the silos' held-out samples say; a silo that never told how many it has does not count."""
-        sizes = tuple(size or 0 for size in held_out_sizes(lines, len(self.keys)))
+        """Return what the silos' held-out samples say; one that was removed, or never told how many, does not count."""
+        said = zip(self.keys, held_out_sizes(lines, len(self.keys)), strict=True)
+        sizes = tuple((self._counts(key) and size) or 0 for key, size in said)
         return HeldOut(sizes, self.facts.metric, self.state.method.scored).over(lines if any(sizes) else [])
 
     def _take_home(self, lines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 
 from fedamp.errors import UserError
 from fedamp.federation.plan import Member
-from fedamp.federation.server.outbox import Life
+from fedamp.federation.server.outbox import SERIALS, Life
 from fedamp.federation.server.round_lines import padded
 from fedamp.federation.server.state import ServerState
 from fedamp.files import read_json, write_json, write_whole
@@ -46,8 +46,8 @@ def check_members(now: Sequence[str], before: Sequence[str]) -> None:
     """Raise if a silo was removed or moved: the record's lists are in the order of the members."""
     if list(now[: len(before)]) != list(before):
         raise UserError(
-            "silos were removed from federation.json, or reordered; restore their order (new ones come last). "
-            "To keep a silo out, delete server/keys/NAME.pub and server/run"
+            "silos were taken out of federation.json, or reordered; restore their order (new ones come last). "
+            "To remove a silo: fedamp federation remove FOLDER NAME"
         )
 
 
@@ -94,5 +94,15 @@ def next_life(folder: Path) -> Life:
     """Count one more start of the federation's server."""
     before = read_json(folder / LIFE) or {"life": secrets.token_hex(8), "starts": 0}
     life = Life(before["life"], before["starts"] + 1)
-    write_whole(folder / LIFE, (json.dumps({"life": life.name, "starts": life.starts}) + "\n").encode())
+    _write_life(folder, life)
     return life
+
+
+def skip_starts(folder: Path, serial: int) -> None:
+    """Count the starts that a message of this number tells of: they happened, but this copy of the record is older."""
+    before = read_json(folder / LIFE) or {"life": secrets.token_hex(8), "starts": 0}
+    _write_life(folder, Life(before["life"], max(before["starts"], serial // SERIALS)))
+
+
+def _write_life(folder: Path, life: Life) -> None:
+    write_whole(folder / LIFE, (json.dumps({"life": life.name, "starts": life.starts}) + "\n").encode())

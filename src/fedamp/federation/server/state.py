@@ -6,7 +6,8 @@ which the silos came; what people read is in the order of the members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from fedamp.records.take_home import Candidate
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks as reply_limits
 
+NOT_CONNECTED = "not connected"
+
 
 @dataclass
 class Standing:
@@ -32,6 +35,11 @@ class Standing:
     aside: bool = False  # after too many of them: left out until the operator lets it in again
     reason: str | None = None  # why the last reply was not taken
     since: int | None = None  # the round since which it has been missing
+    since_time: str | None = None
+    refuses: bool = False  # it was reached, and said itself that it can't take part
+    anew: bool = False  # the operator lets it begin anew if it has lost its memory, until its next reply
+    version: str | None = None  # of fedamp there, if it is not the server's
+    removed: bool = False  # its key is not accepted any more, and it has no row
     samples: int | None = None
     refused: int = 0  # bad replies in all
     seen: str | None = None  # when it was last online or replied
@@ -127,12 +135,28 @@ class ServerState:
             standing.seen = self.counted_at
             standing.accepted, standing.samples = self.k, replies[who].samples
             standing.strikes, standing.reason, standing.since = 0, None, None
+            standing.since_time, standing.anew = None, False
             if (measured := self._measured(who, replies[who])) is not None:
                 standing.lengths = dict(measured.lengths)
         for who in set(self.order) - set(here):
             standing = self.standing(who)
             standing.since = standing.since or self.k
         return diagnostics
+
+    def attended(self, good: Collection[str], absent: Mapping[str, str]) -> None:
+        """Note who is in the round that was sent, whether it counts or not, and since when and why others are not.
+
+        One that has a row, and neither replied nor gave a reason, was not asked: it is set aside or not connected.
+        """
+        for who in self.order:
+            standing = self.standing(who)
+            if who in good:
+                standing.reason = standing.since = standing.since_time = None
+                continue
+            asked_for = standing.reason if standing.aside else NOT_CONNECTED
+            standing.reason = absent.get(who, asked_for)
+            standing.since = standing.since or self.k + 1
+            standing.since_time = standing.since_time or time.strftime("%Y-%m-%dT%H:%M:%S")
 
     def strike(self, identity: str, reason: str) -> bool:
         """Note a bad reply, and return whether the silo is set aside for it."""
@@ -145,6 +169,39 @@ class ServerState:
         """Let a silo that was set aside take part again."""
         standing = self.standing(identity)
         standing.strikes, standing.aside = 0, False
+
+    def begin_anew(self, identity: str) -> None:
+        """Let a silo that has lost its memory begin anew from what it is sent; what it needs not remember, it has not
+        lost.
+        """
+        if identity not in self.order or not self.method.remembers:
+            return
+        self.standing(identity).anew = True
+        if self.method.changes:
+            self._all_anew()
+
+    def remove(self, identity: str) -> None:
+        """Take a silo out, for good: its row leaves all mixtures, and its replies no longer measure those of others."""
+        self.standings[identity] = Standing(removed=True)
+        if identity not in self.order:
+            return
+        stay = [i for i, who in enumerate(self.order) if who != identity]
+        self.order = [self.order[i] for i in stay]
+        assert self.method_state is not None, "who has a row has joined"
+        self.method_state = self.method.server_leave(self.method_state, torch.tensor(stay)) if stay else None
+        if self.method.changes:
+            self._all_anew()
+
+    def _all_anew(self) -> None:
+        """Let all silos begin anew: one silo's changes can't be told from the sum of everyone's.
+
+        Their next changes are as large as first ones: earlier ones are no measure.
+        """
+        if self.method_state is not None:
+            self.method_state = self.method.server_anew(self.method_state)
+        for who in self.order:
+            standing = self.standing(who)
+            standing.accepted, standing.anew, standing.lengths = 0, True, {}
 
     def checkpoint(self, xi: Tensor | None, how: Mapping[str, Any]) -> Checkpoint:
         """Return all that is needed to continue after a stop."""

@@ -11,13 +11,14 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from fedamp import __version__
 from fedamp.federation.server.attendance import Attendance
 from fedamp.federation.server.observer import Observer, PlayedRound
 from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
-from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
+from fedamp.federation.wire.messages import LOST_MEMORY, by_sender, check_willing, metrics_of, newest_of, version_of
 
 LAST_PATIENCE = 120.0
 """Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""
@@ -84,6 +85,7 @@ class RowStrategy(Strategy):
         good, refused = self.state.sift(decoded)
         for who, reason in refused.items():
             absent[who] = self._strike(who, reason)
+        self.state.attended(good, absent)
         if len(good) < self.state.rules.min_silos:
             self._failed(len(good), absent)
             return None, None
@@ -114,26 +116,48 @@ class RowStrategy(Strategy):
         timeout = self.state.rules.reply_timeout
         over = time.perf_counter() - self.clock >= timeout
         absent = dict.fromkeys(self.sent, f"no reply within {timeout:g} s" if over else "late: the others had answered")
+        for who in self.state.order:
+            self.state.standing(who).refuses = False
         for who, reply in by_sender(replies, self.sent):
             try:
                 check_willing(reply)
             except RefusedError as error:  # it says itself that it can't: it is absent, not bad
-                absent[who] = str(error)
-                self.state.standing(who).reason = str(error)
+                absent[who] = self._refusal(who, str(error), reply)
                 continue
             try:
                 decoded[who] = self._decode(reply)
+                self._note_version(who, version_of(reply))
                 del absent[who]
             except Exception as error:  # whatever a reply holds must not stop the others
                 absent[who] = self._strike(who, one_line(error) or type(error).__name__)
         return decoded, absent
+
+    def _note_version(self, who: str, version: str | None) -> None:
+        """Tell once that a silo runs another version of fedamp: it speaks the same protocol, so that is no fault."""
+        if version is not None and version != self.state.standing(who).version:
+            self.observer.say(f"{self.names[who]} runs fedamp {version}, this server {__version__}")
+        self.state.standing(who).version = version
+
+    def _refusal(self, who: str, reason: str, reply: Message) -> str:
+        """Note that a silo can't take part, and return why; what can be done about it is done, or said once."""
+        newest, standing = newest_of(reply), self.state.standing(who)
+        if newest is not None and self.outbox.catch_up(newest):
+            self.observer.caught_up(self.outbox.serial)
+        if reason == LOST_MEMORY:
+            reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
+        if not reply.has_error():
+            if standing.reason != reason and newest is None:
+                self.observer.say(f"{self.names[who]} refuses: {reason}")
+            standing.refuses = True
+        standing.reason = reason
+        return reason
 
     def _decode(self, reply: Message) -> Reply:
         if reply.has_error():
             raise RefusedError(one_line(reply.error.reason))
         content = reply.content
         names = sorted(content.keys())
-        if names != ["arrays", "metrics"] or "arrays" not in content.array_records:
+        if set(names) - {"about"} != {"arrays", "metrics"} or "arrays" not in content.array_records:
             raise RefusedError(f"it holds {one_line(', '.join(names), 80) or 'nothing'}; expected arrays and metrics")
         samples = reply_form.check_samples(metrics_of(reply).get("num-examples"))
         metrics = reply_form.check_metrics(metrics_of(reply), self.metrics)

@@ -21,6 +21,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedamp import __version__
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import rotation
@@ -103,7 +104,7 @@ def _answer(message: Message, context: Context, find: Callable[[Context], House]
         theirs = json.loads(str(message.content.config_records["config"]["agreement"]))
         content = act(house.open(theirs), house, message)
     except UnwillingError as error:
-        content = _refusal(error.public, house, str(error))
+        content = _refusal(error.public, house, str(error), error.newest)
     except RefusedError as error:
         content = _refusal("it can't use the server's message", house, f"the server's message can't be used: {error}")
     except Exception:  # whatever a model or a disk does
@@ -111,13 +112,16 @@ def _answer(message: Message, context: Context, find: Callable[[Context], House]
     return Message(content, reply_to=message)
 
 
-def _refusal(public: str, house: House | None, private: str) -> RecordDict:
+def _refusal(public: str, house: House | None, private: str, newest: int | None = None) -> RecordDict:
     if house is None:  # its bundle can't be read, so where its log is remains unknown
         print(f"not taking part: {private}", file=sys.stderr)
     else:
         house.log(f"not taking part: {private}")
         diary.note_refusal(house.folder, public, private)
-    return RecordDict({"refusal": ConfigRecord({"reason": public})})
+    refusal = ConfigRecord({"reason": public})
+    if newest is not None:
+        refusal["newest"] = newest
+    return RecordDict({"refusal": refusal})
 
 
 def _take(silo: Silo, house: House, message: Message) -> None:
@@ -137,9 +141,16 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
 
+def _about(message: Message) -> dict[str, ConfigRecord]:
+    """Return this silo's version, for the server's log, if it is not the server's."""
+    theirs = json.loads(str(message.content.config_records["config"]["agreement"]))
+    return {} if theirs.get("version") == __version__ else {"about": ConfigRecord({"version": __version__})}
+
+
 def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
+    anew = bool(config.get("anew", False))
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
     _take(silo, house, message)
     house.ledger.check()
@@ -147,13 +158,14 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
     _log_changes(silo, house, k)
-    reply, metrics = silo.play(k, accepted, received)
+    _log_anew(silo, house, accepted, anew)
+    reply, metrics = silo.play(k, accepted, received, anew)
     trained = house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     _log_alone(silo, house, k, received)
     if trained == house.max_rounds:
         house.log(f"round {k}: this was the last of the {trained} rounds that --max-rounds allows; it trains no more")
-    return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics))})
+    return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics)), **_about(message)})
 
 
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
@@ -161,7 +173,7 @@ def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     _take(silo, house, message)
     accepted, received = int(config["accepted"]), decode(arrays, silo.templates()[0])  # type: ignore[arg-type]
     _log_changes(silo, house, accepted + 1)
-    metrics = silo.look(accepted, received)
+    metrics = silo.look(accepted, received, bool(config.get("anew", False)))
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
     _log_alone(silo, house, accepted, received)
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
@@ -171,6 +183,18 @@ def _log_changes(silo: Silo, house: House, k: int) -> None:
     """Say at home whether the data has changed since the last round, and how."""
     if text := silo.rows.note(k, silo.setup.clients):
         house.log(f"round {k}: {text}")
+
+
+def _log_anew(silo: Silo, house: House, accepted: int, anew: bool) -> None:
+    """Say so when what the server goes on from is not, or no longer, here."""
+    method, name = silo.setup.method, silo.config.plan.config.method.name
+    gone = f"the server goes on from round {accepted}, and the rounds kept in {silo.memory.folder} are: "
+    if silo.forgot(accepted) and not method.remembers:
+        house.log(f"{gone}{silo.memory.listed()}; {name} needs none of them, so this silo goes on")
+    elif silo.forgot(accepted) and anew:
+        house.log(f"{gone}{silo.memory.listed()}; readmitted, this silo begins anew: {method.anew}")
+    elif anew and not accepted:
+        house.log(f"the server lets its silos begin anew: {method.anew}")
 
 
 def _log_alone(silo: Silo, house: House, k: int, received: Received) -> None:

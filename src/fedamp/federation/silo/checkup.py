@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from fedamp import __version__
 from fedamp.data.silos.identifiers import schema_suspects
 from fedamp.data.silos.leaving import at_home
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
 from fedamp.data.silos.warnings import schema_warnings
 from fedamp.errors import UserError
-from fedamp.federation.plan import SiloConfig, disagreement
+from fedamp.federation.plan import PROTOCOL, SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.silo import own_key
 
@@ -102,7 +103,9 @@ def _version(silo_config: SiloConfig, bundle: Path) -> str:
     here = silo_config.plan.here()
     if difference := disagreement(silo_config.plan.agreed(), here):
         raise UserError(f"{difference} (there: the federation's plan); install what the plan names")
-    return f"fedamp {here['version']}"
+    made = silo_config.plan.config.version
+    other = "" if made == __version__ else f" (the plan was made with {made}, which does not matter)"
+    return f"fedamp {__version__}{other}, protocol {PROTOCOL}"
 
 
 def _data(silo_config: SiloConfig, data: Path) -> str:

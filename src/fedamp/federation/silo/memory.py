@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 
 from fedamp.files import write_whole
@@ -28,6 +28,18 @@ class Memory:
     def rounds(self) -> list[int]:
         """Return the rounds after which a state is kept."""
         return sorted(int(path.stem.removeprefix("state-")) for path in self.folder.glob("state-*.safetensors"))
+
+    def listed(self) -> str:
+        """Return the rounds after which a state is kept, for a reader."""
+        return ", ".join(str(k) for k in self.rounds()) or "none"
+
+    def has(self, k: int) -> bool:
+        """Return whether the state after round k is there and whole; its rows are not read."""
+        try:
+            with safe_open(self._path(k), framework="pt"):
+                return True
+        except (OSError, SafetensorError):
+            return False
 
     def load(self, k: int) -> State | None:
         """Return the state after round k, or None if it is not there or not whole."""

@@ -20,6 +20,7 @@ from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, metric_names
+from fedamp.federation.wire.messages import LOST_MEMORY
 from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
@@ -33,11 +34,14 @@ from fedamp.training.torch_switches import use_threads
 
 
 class UnwillingError(UserError):
-    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the silo."""
+    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the silo.
 
-    def __init__(self, public: str, private: str) -> None:
+    `newest` goes with it if the server's messages are older than one that was acted on.
+    """
+
+    def __init__(self, public: str, private: str, newest: int | None = None) -> None:
         super().__init__(private)
-        self.public = public
+        self.public, self.newest = public, newest
 
 
 @dataclass(frozen=True)
@@ -60,18 +64,22 @@ class Silo:
         return reply_form.templates(self.setup.method, self.setup.w)
 
     def heed(self, life: str, serial: int) -> None:
-        """Refuse a message that is older than one that was acted on: the server has given it up."""
-        if serial < self.memory.newest(life):
-            raise UnwillingError("it got an old message", "an old message arrived late and was ignored")
+        """Refuse a message that is older than one that was acted on: the server has given it up.
+
+        Or its record was restored from an older copy: told the newest number, it goes on from there.
+        """
+        newest = self.memory.newest(life)
+        if serial < newest:
+            raise UnwillingError("it got an old message", "an old message arrived and was ignored", newest)
         self.memory.note(life, serial)
 
-    def play(self, k: int, accepted: int, message: Message) -> tuple[Message, dict[str, float]]:
+    def play(self, k: int, accepted: int, message: Message, anew: bool = False) -> tuple[Message, dict[str, float]]:
         """Train for round k from the state that the server accepted last; return the reply and the metrics."""
         method, trainer, clients = self.setup.method, self.setup.trainer, self.setup.clients
-        state = self.state(accepted)
-        message = self.here(message)
+        message, forgot = self.here(message), {"forgot": 1.0} if self.forgot(accepted) else {}
+        state = self.state(accepted, message, anew)
         with use_threads(self.setup.choice.threads):
-            scores = self._scores("first.", self._models(state, message)) if accepted == 0 else {}
+            scores = self._scores("first.", self._models(state, message)) if accepted == 0 and not anew else {}
             clock = time.perf_counter()
             local = trainer.local(clients, k)
             state, reply = method.client_update(state, message, local)
@@ -83,13 +91,16 @@ class Silo:
         self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
         kept_models.keep_round(self.models, k, models)
         self._keep_best(k, scores)
-        metrics = {**self._counts(), "train-seconds": seconds, **losses, **scores}
+        metrics = {**self._counts(), "train-seconds": seconds, **losses, **scores, **forgot}
         diary.note_round(self.models.parent, k, trainer.task.metric, metrics)
         return reply, self._leaving(metrics)
 
-    def look(self, accepted: int, message: Message) -> dict[str, float]:
+    def look(self, accepted: int, message: Message, anew: bool = False) -> dict[str, float]:
         """Take what the server sends after the last round: keep the models, and return their scores."""
-        models = self.setup.method.client_models(self.state(accepted), self.here(message))
+        message = self.here(message)
+        models = self.setup.method.client_models(self.state(accepted, message, anew), message)
+        if self.forgot(accepted):  # its own models are lost, and what was received is no substitute
+            models = {entry: rows for entry, rows in models.items() if entry == "received"}
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
         self._keep(models, scores, dict.fromkeys(models, accepted))
@@ -141,21 +152,31 @@ class Silo:
             counts[DATA_CHANGED] = changed
         return counts
 
-    def state(self, accepted: int) -> State:
-        """Return the state after the round that the server accepted last, 0 for none."""
-        device = self.setup.w.params.device
-        if accepted == 0:
-            return self.setup.method.client_init(self.setup.w)
-        state = self.memory.load(accepted)
-        if state is None:
-            kept = ", ".join(str(k) for k in self.memory.rounds()) or "none"
+    def forgot(self, accepted: int) -> bool:
+        """Return whether the state after the round that the server accepted last is gone."""
+        return accepted > 0 and not self.memory.has(accepted)
+
+    def state(self, accepted: int, message: Message, anew: bool = False) -> State:
+        """Return the state after the round that the server accepted last, 0 for none.
+
+        If it is gone, the silo begins anew from what the server sends: always where the method never trains from what
+        it kept, else when the server's operator has readmitted the silo.
+        """
+        device, method = self.setup.w.params.device, self.setup.method
+        state = self.memory.load(accepted) if accepted else None
+        if state is not None:
+            rows = {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()}
+            return alone.joined(self, State(1, rows))
+        if accepted and method.remembers and not anew:
             raise UnwillingError(
-                "it has lost its memory of earlier rounds",
-                f"the server continues from round {accepted}, but the rounds kept in {self.memory.folder} are: {kept}; "
-                "restore the folder from a backup",
+                LOST_MEMORY,
+                f"the server continues from round {accepted}, but the rounds kept in {self.memory.folder} are: "
+                f"{self.memory.listed()}; restore the folder from a backup, or let the operator of the server begin "
+                f"anew with this silo: fedamp federation readmit FOLDER {self.config.name}",
             )
-        rows = {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()}
-        return alone.joined(self, State(1, rows))
+        if accepted or anew:
+            return alone.carried_over(self, method.client_anew(self.setup.w, message))
+        return method.client_init(self.setup.w)
 
     def here(self, message: Message) -> Message:
         """Return a message on the silo's device."""
@@ -213,7 +234,7 @@ def open_silo(
 
     Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later.
     """
-    here = silo_config.plan.here()
+    here = silo_config.plan.told()
     if difference := disagreement(silo_config.plan.agreed(), here):
         raise UnwillingError(
             "its installation does not fit the plan",

@@ -16,4 +16,5 @@ def metric_names(metric: str) -> list[str]:
         for entry in ENTRIES
         for what in (metric, "loss")
     ]
-    return ["num-examples", "num-test", "num-validation", "train-seconds", DATA_CHANGED, *LOSSES, *scores]
+    more = [DATA_CHANGED, "forgot"]
+    return ["num-examples", "num-test", "num-validation", "train-seconds", *more, *LOSSES, *scores]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ from flwr.app import Message
 
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
+VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
+LOST_MEMORY = "it has lost its memory of earlier rounds"
+"""What a silo replies that can't go on from where the server is: its operator has to let it begin anew."""
 UNREADABLE = 9000
 """Flower's error code, here: the reply came, but is not what a reply may be."""
 
@@ -35,6 +39,21 @@ def check_willing(reply: Message) -> None:
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
         raise RefusedError(one_line(reply.content.config_records["refusal"].get("reason", "it gave no reason")))
+
+
+def newest_of(reply: Message) -> int | None:
+    """Return the number of the newest message that a silo acted on, if it refuses this one as older; else None."""
+    if reply.has_error() or "refusal" not in reply.content.config_records:
+        return None
+    newest = reply.content.config_records["refusal"].get("newest")
+    return newest if isinstance(newest, int) and not isinstance(newest, bool) else None
+
+
+def version_of(reply: Message) -> str | None:
+    """Return the version that a silo runs, if it says that it is not the server's."""
+    about = reply.content.config_records.get("about")
+    version = None if about is None else about.get("version")
+    return version if isinstance(version, str) and VERSION.fullmatch(version) else None
 
 
 def metrics_of(reply: Message) -> dict[str, Any]:
