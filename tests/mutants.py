@@ -397,8 +397,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/round.py",
-        "self._keep_best(accepted + 1, {",
-        "self._keep_best(accepted, {",
+        "self._keep_best(accepted + 1, received)",
+        "self._keep_best(accepted, received)",
         "tests/federation/test_silo_models.py -k own_validation",
     ),
     Mutant(

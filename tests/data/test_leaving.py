@@ -162,7 +162,7 @@ def test_a_federation_under_such_schemas(fedamp_command):
         patients(f"{name}.csv", seed=seed)
         assert fedamp_command(*SCHEMA, f"{name}.csv", *DROP, "--out", f"{name}.json", "--yes")[0] == 0
         flags += ["--schema", f"{name}.json"]
-    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", *flags)
+    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", "--make-keys", *flags)
     assert code == 0, err
     code, out, _ = fedamp_command("silo", "check", "fed/bundles/a", "--data", "a.csv", "--offline")
     assert code == 0, out
@@ -177,7 +177,7 @@ def test_a_column_that_one_silo_drops_and_another_has(fedamp_command):
     fedamp_command(*SCHEMA, "b.csv", *DROP, "--out", "b.json", "--yes")
     for order in ("ab", "ba"):
         flags = [flag for name in order for flag in ("--schema", f"{name}.json")]
-        code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", *flags)
+        code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", "--make-keys", *flags)
         assert (code, len(err.splitlines())) == (2, 1)
         assert "b.json has column 'ward', which a.json leaves out" in err
         assert "make the schema of b.json again with --drop ward" in err
@@ -191,7 +191,7 @@ def test_an_older_schema_with_names_is_refused(fedamp_command):
         patients(f"{name}.csv", seed=seed)
         write_schema(Path(f"{name}.json"), make_schema([read_silo(Path(f"{name}.csv"), "outcome")]))
     flags = ["--schema", "a.json", "--schema", "b.json"]
-    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", *flags)
+    code, _, err = fedamp_command("federation", "init", "fed", "--silos", "a,b", "--make-keys", *flags)
     assert (code, len(err.splitlines())) == (2, 1)
     assert "'name' in a.json (40 different words in 40 rows)" in err
     assert "'born' in b.json (dates)" in err

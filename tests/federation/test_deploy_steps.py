@@ -42,11 +42,13 @@ def test_from_keys_to_silos_that_are_ready_and_back(fedamp_command, tmp_path, mo
 
     for i, name in enumerate(NAMES):
         ages = np.random.default_rng(i).integers(20, 90, 40)
-        rows = "".join(f"{age},{age % 7},{'yes' if age > 50 else 'no'}\n" for age in ages)
-        (places[name] / "patients.csv").write_text("age,dose,outcome\n" + rows)
+        who = [f"{n},Patient {n},19{n % 90 + 10}-01-02,2026-03-{n % 28 + 1:02}" for n in range(100, 140)]
+        cells = [f"{age},{age % 7},{'yes' if age > 50 else 'no'}" for age in ages]
+        rows = "".join(f"{one},{more}\n" for one, more in zip(who, cells, strict=True))
+        (places[name] / "patients.csv").write_text("record,name,born,visit,age,dose,outcome\n" + rows)
         at(name, "fedamp silo key hospital-a", name)
         hand_over(places[name] / f"{name}/{name}.pub", "operator")
-        at(name, "fedamp data schema patients.csv", name)
+        at(name, "fedamp data schema patients.csv", name, ("--yes",))
         hand_over(places[name] / f"{name}.json", "operator")
     shown = at("operator", "fedamp federation init federation")
     for name in NAMES:

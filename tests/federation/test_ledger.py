@@ -102,6 +102,6 @@ def test_the_limit_reaches_the_app(federation, tmp_path, most):
     from types import SimpleNamespace
 
     bundle = federation / "bundles" / NAMES[0]
-    connect.command_of(read_silo_config(bundle), bundle, tmp_path / "own.npz", max_rounds=most)
+    connect.command_of(bundle, tmp_path / "own.npz", max_rounds=most)
     told = tomllib.loads((bundle / "run/node.toml").read_text())
     assert app.house_of(SimpleNamespace(node_config=told)).max_rounds == most

@@ -112,7 +112,7 @@ def test_a_renewed_key_waits_until_the_operator_has_it(houses, given, tmp_path):
 def test_init_takes_the_silos_keys_and_asks_for_them(fedamp_command, tmp_path):
     for name in ("a", "b"):
         fedamp_command("silo", "key", name)
-    fedamp_command("data", "schema", silo_data(tmp_path / "own.npz"), "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", silo_data(tmp_path / "own.npz"), "--out", "s.json")
     flags = ["--silos", "a,b", "--schema", "s.json"]
 
     def refused(*more: str) -> str:

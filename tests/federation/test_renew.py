@@ -161,7 +161,7 @@ def test_a_silo_with_a_new_key_has_its_old_row(tmp_path, monkeypatch, method):
     old, real = local.federation.members[1].key, inprocess.public_key
     monkeypatch.setattr(inprocess, "public_key", lambda number: b"another" if number == 1 else real(number))
     members = list(local.federation.members)
-    with pytest.raises(ValueError, match="silos were removed"):
+    with pytest.raises(ValueError, match="silos were taken out"):
         serve(local.grid(), local.federation, tmp_path / "two/record")
     members[1] = replace(members[1], former=(old,))
     state = serve(local.grid(), Federation(plan, tuple(members), local.rules), tmp_path / "two/record").state

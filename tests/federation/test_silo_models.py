@@ -30,7 +30,7 @@ def made(monkeypatch) -> dict:
 
 def test_the_best_is_what_its_own_validation_samples_say(tmp_path, made):
     """Said by the server's lines of that silo alone, and the file is that very model."""
-    data = write_silos(tmp_path / "data")
+    data = write_silos(tmp_path / "data", seed=4)
     local = Local(tmp_path, plan_of(data, "fedavg", rounds=4, validation=0.3, lr=0.3), data)
     scored = local.serve().state.method.scored
     lines, choices = read_lines(tmp_path / "record/rounds.jsonl"), set()
@@ -47,7 +47,7 @@ def test_the_best_is_what_its_own_validation_samples_say(tmp_path, made):
         kept = (house.folder / "models/best.safetensors").read_bytes()
         assert kept == made[house.folder.name, choice.entry, choice.round]
         choices.add((choice.entry, choice.round))
-    assert {("own", 2), ("received", 4)} <= choices, "an earlier and the very last model: else this shows little"
+    assert {("own", 1), ("received", 4)} <= choices, "an earlier and the very last model: else this shows little"
 
 
 def alone(by, i):
