@@ -28,10 +28,22 @@ class Killed(BaseException):
 def made(tmp_path, method, rounds, min_silos=3) -> Local:
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, method, rounds=rounds), data, Rules(min_silos=min_silos))
+    local.online = at_most(16, local)
     write_federation(tmp_path, local.federation)
     (tmp_path / "server").mkdir()
     (tmp_path / "server" / ADDRESS).write_text(json.dumps(vars(Address.of(["localhost"], 9092))))
     return local
+
+
+def at_most(looks: int, local: Local):
+    """All silos are online; a federation that does not go on is a failure, not a test without end."""
+    left = iter(range(looks))
+
+    def online():
+        assert next(left, None) is not None, f"it does not go on:\n{log_of(local.folder / 'record')}"
+        return [0, 1, 2]
+
+    return online
 
 
 def assert_as_uninterrupted(record, plan) -> None:
