@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.silo import app, connect
 from fedamp.federation.silo.ledger import PUBLIC, Ledger
 from fedamp.federation.silo.round import UnwillingError
