@@ -31,6 +31,7 @@ from fedamp.runs.setup import assemble
 from fedamp.runs.simulated_faults import draw_present
 
 strategy.FIRST_PAUSE = attendance.RETURNING = 0.01  # nobody waits for a silo in a test
+strategy.LONGEST_PAUSE = 0.1
 
 # A message belongs to a run; outside of one, Flower needs these numbers.
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
