@@ -496,8 +496,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/server/link.py",
-        "if not session_id or size > self.most:",
-        "if not session_id:",
+        "if session_id not in self._object_push_sessions or size > self.most:",
+        "if session_id not in self._object_push_sessions:",
         "tests/federation/test_server_door.py -k too_many_bytes",
     ),
     Mutant(

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from fedamp.federation.server.app import serve
-from fedamp.methods import METHODS
 from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
+from helpers import SOME_AT_ONCE
 
 
 class Killed(BaseException):
     """As SIGKILL: nothing gets to tidy up."""
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", SOME_AT_ONCE)
 @pytest.mark.parametrize(
     ("moment", "when"), [("before the checkpoint", 1), ("before the checkpoint", 2), ("after the checkpoint", 2)]
 )

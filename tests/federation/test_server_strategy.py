@@ -253,6 +253,7 @@ def test_a_failing_round_is_told_once_and_the_pause_grows(tmp_path, monkeypatch)
     pauses = []
     monkeypatch.setattr(strategy.time, "sleep", pauses.append)
     monkeypatch.setattr(strategy, "FIRST_PAUSE", 3.0)
+    monkeypatch.setattr(strategy, "LONGEST_PAUSE", 300.0)
     data = write_silos(tmp_path / "data")
     lost = iter(range(4))
 

@@ -13,7 +13,7 @@ from fedamp.methods.alone_beside import ALONE
 from fedamp.records.reading import read_run
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
-METHODS = ["fedamp", "scaffold", "apfl", "autoamp"]
+METHODS = ["autoamp", "scaffold", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedamp", "apfl"))]
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def test_ten_fold_flips_do_not_end_heurfedamp():
     assert result.summary.last > clean.summary.last - 3
 
 
-@pytest.mark.parametrize("model", ["logistic", "mlp", "cnn-small"])
+@pytest.mark.parametrize("model", ["logistic", "mlp", pytest.param("cnn-small", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", TALKING)
 def test_a_ten_fold_flip_is_refused_from_the_first_round_on(method, model):
     result = fedamp.run(method=method, model=model, poisoned=LIARS, **QUICK)

@@ -104,6 +104,7 @@ class LinkGrid(Grid):
         self.late.discard(name)
         self.link.state.delete_messages({name})
         for message in filter(None, (asked.message, asked.reply)):
+            self.link.state.forget_session(message.metadata.message_id)
             self.link.state.object_store.delete(message.metadata.message_id)
         return asked
 

@@ -33,7 +33,7 @@ class BoundedLinkState(InMemoryLinkState):
     def store_object(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
         """Keep a piece of a reply, unless the reply has become too large."""
         size = self.received.get(session_id, 0) + len(object_content)
-        if not session_id or size > self.most:  # without a number, nothing could be added up
+        if session_id not in self._object_push_sessions or size > self.most:
             return False
         self.received[session_id] = size
         return self.store_own(run_id, session_id, object_id, object_content)
@@ -41,6 +41,12 @@ class BoundedLinkState(InMemoryLinkState):
     def store_own(self, run_id: int, session_id: str, object_id: str, object_content: bytes) -> bool:
         """Keep a piece of one of the server's own messages, which may be of any size."""
         return super().store_object(run_id, session_id, object_id, object_content)
+
+    def forget_session(self, root: str) -> None:
+        """Forget that pieces of a message were still to come: it is whole, another silo having sent the same ones."""
+        session = self._object_push_session_by_root.get(root)
+        if session is not None:
+            self._cleanup_push_session(session, cleanup_messages=False)
 
     def _cleanup_push_session(self, session_id: str, *, cleanup_messages: bool) -> None:
         self.received.pop(session_id, None)
