@@ -152,7 +152,7 @@ def test_a_silo_takes_part_with_its_own_key_and_then_with_a_new_one(fedamp_comma
     for name in ("a", "b"):
         fedamp_command("silo", "key", name)
     data = silo_data(tmp_path / "own.npz")
-    fedamp_command("data", "schema", data, "--out", "s.json")
+    fedamp_command("data", "schema", "--yes", data, "--out", "s.json")
     flags = ["--silos", "a,b", "--schema", "s.json", "--key", "a", "--key", "b", "--port", ports.free_port()]
     made = fedamp_command("federation", "init", "fed", *flags, "--rounds", 1, "--min-silos", 1, "--method", "fedamp")
     assert made[0] == 0, made
