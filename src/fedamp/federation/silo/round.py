@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedamp.data.silos.read import read_silo
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo import alone, diary, kept_models
+from fedamp.federation.silo.kept_setup import DataError, kept_setup
 from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
@@ -26,9 +26,9 @@ from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import export
-from fedamp.runs.material import outputs_of, silo_material
+from fedamp.runs.material import outputs_of
 from fedamp.runs.scoring import with_between
-from fedamp.runs.setup import Setup, assemble
+from fedamp.runs.setup import Setup
 from fedamp.training.evaluate import evaluate
 from fedamp.training.torch_switches import use_threads
 
@@ -243,11 +243,8 @@ def open_silo(
     if theirs is not None and (difference := disagreement(theirs, here)):
         seen_from_there = disagreement(here, theirs)
         raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
-    config = replace(silo_config.plan.config, engine="loop", alone=trains_alone)
     try:
-        raw = read_silo(data, config.label, silo_config.plan.schema.dropped)
-        material = silo_material(config, [raw], silo_config.plan.schema, [silo_config.number])
-    except (UserError, OSError) as error:
+        setup = kept_setup(silo_config, data, trains_alone)
+    except DataError as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    rows = KnownRows(folder / FILE)
-    return Silo(silo_config, assemble(config, material), Memory(folder / "memory"), folder / "models", rows)
+    return Silo(silo_config, setup, Memory(folder / "memory"), folder / "models", KnownRows(folder / FILE))

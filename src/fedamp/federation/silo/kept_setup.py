@@ -1,0 +1,44 @@
+"""What a silo trains with, made once: its process lives through all rounds, and most rounds change nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema_file import schema_to_json
+from fedamp.errors import UserError
+from fedamp.federation.plan import SiloConfig
+from fedamp.runs.material import silo_material
+from fedamp.runs.setup import Setup, assemble
+
+
+class DataError(UserError):
+    """The silo's data can't be used; the text says why."""
+
+
+_KEPT: dict[Path, tuple[str, Setup]] = {}  # by the data's path, of which a silo has one
+
+
+def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool) -> Setup:
+    """Return what the plan and the data come to; made anew only if one of them has changed since the last round."""
+    plan = silo_config.plan
+    config = replace(plan.config, engine="loop", alone=trains_alone)
+    try:
+        key = repr((config, schema_to_json(plan.schema), silo_config.number, fingerprint(data)))
+        if data in _KEPT and _KEPT[data][0] == key:
+            return _KEPT[data][1]
+        raw = read_silo(data, config.label, plan.schema.dropped)
+        material = silo_material(config, [raw], plan.schema, [silo_config.number])
+    except (UserError, OSError) as error:
+        raise DataError(str(error)) from None
+    made = assemble(config, material)
+    _KEPT[data] = key, made
+    return made
+
+
+def fingerprint(path: Path) -> list[tuple[str, int, int, int, int]]:
+    """Return what changes whenever a file, or one of a folder's, is written: its size, times and place on the disk."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = ((str(file), file.stat()) for file in files)
+    return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for name, stat in stats]
