@@ -5,12 +5,15 @@ import io
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedamp.config.reply_limits import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
+from fedamp.federation.wire.messages import check_willing
 from fedamp.federation.wire.reply_form import check_samples, templates
 from fedamp.methods import METHODS, make_method
 from fedamp.rows import Rows
@@ -100,3 +103,12 @@ def test_the_median_is_of_now_and_of_before():
     assert outliers(lengths, {"a": {"w": 29.0}, "b": {"w": 31.0}}, rules) == {}
     assert outliers({"a": {"w": 30.0}}, {}, rules) == {}
     assert set(outliers({"a": {"w": 30.0}}, {"first": {"w": 1.0}}, rules)) == {"a"}
+
+
+def test_a_lost_connection_is_told_in_our_words(monkeypatch):
+    for name in ("_run_id", "_node_id", "_task_id"):  # a message belongs to a run
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    asked = Message(RecordDict(), dst_node_id=1, message_type="train")
+    reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "the destination node failed to report"), reply_to=asked)
+    with pytest.raises(RefusedError, match="^its connection was lost$"):
+        check_willing(reply)

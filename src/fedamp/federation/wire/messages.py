@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flwr.app import Message
+from flwr.common.constant import ErrorCode
 
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
@@ -35,6 +36,8 @@ def check_willing(reply: Message) -> None:
     """Raise if a reply is an error, or says that its silo can't take part."""
     if reply.has_error() and reply.error.code == UNREADABLE:
         return  # it is bad, not unwilling
+    if reply.has_error() and reply.error.code == ErrorCode.NODE_UNAVAILABLE:
+        raise RefusedError("its connection was lost")
     if reply.has_error():
         raise RefusedError(f"no usable reply ({one_line(reply.error.reason)})")
     if "refusal" in reply.content.config_records:
