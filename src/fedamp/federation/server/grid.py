@@ -88,13 +88,12 @@ class LinkGrid(Grid):
             reply = self.open[name].reply
             if reply is None:
                 continue
-            root = reply.metadata.message_id
-            pieces = gather(root, lambda piece: state.get_object(self.link.run, piece))
+            pieces = gather(reply.metadata.message_id, lambda piece: state.get_object(self.link.run, piece))
             if pieces is None:  # it is still coming in, or only half of it was sent
                 continue
             asked = self._forget(name)
             try:
-                yield put_together(root, pieces, state.most)
+                yield put_together(reply, pieces, state.most)
             except RefusedError as error:
                 yield Message(Error(UNREADABLE, str(error)), reply_to=asked.message)
 
@@ -102,10 +101,7 @@ class LinkGrid(Grid):
         """Drop a message with all that belongs to it."""
         asked = self.open.pop(name)
         self.late.discard(name)
-        self.link.state.delete_messages({name})
-        for message in filter(None, (asked.message, asked.reply)):
-            self.link.state.forget_session(message.metadata.message_id)
-            self.link.state.object_store.delete(message.metadata.message_id)
+        self.link.state.forget(name, *([asked.reply.metadata.message_id] if asked.reply else []))
         return asked
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
@@ -130,13 +126,18 @@ class LinkGrid(Grid):
         return replies
 
     def _give_up(self, nodes: dict[str, int]) -> None:
-        """Stop waiting for these; a message that nobody has fetched is taken back."""
+        """Stop waiting for these; a message that nobody has fetched is taken back.
+
+        One late message for each silo is enough: who has fetched a newer one will not answer the older one.
+        """
         for name, node in nodes.items():
             self.lateness.missed(node)
             stored = self.link.state.message_ins_store.get(name)
             if stored is None or not stored.metadata.delivered_at:
                 self._forget(name)
             else:
+                for older in [other for other in self.late if self.open[other].node == node]:
+                    self._forget(older)
                 self.late.add(name)
 
     def _look_for_late_ones(self) -> None:
