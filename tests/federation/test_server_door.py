@@ -171,6 +171,17 @@ def test_a_request_that_is_too_large_is_ended(folder, monkeypatch):
         assert call(folder, port, "GET", "/health") == 200
 
 
+def test_a_stranger_is_not_listened_to_for_long(folder):
+    """What comes without a registered key is read before it is refused: so it must be short."""
+    with server(folder) as (_, port):
+        for size, statuses in ((fleet.OF_STRANGERS // 2, {401, 422, 400}), (2 * fleet.OF_STRANGERS, {0, 500})):
+            try:
+                status = call(folder, port, "POST", "/v1/fleet/push-object", bytes(size))
+            except (ConnectionError, http.client.HTTPException, ssl.SSLError):
+                status = 0  # hung up on
+            assert status in statuses, size
+
+
 def bomb(message):
     """A small reply that becomes a large one: its array names its only chunk ten thousand times."""
     reply = Message(
@@ -257,6 +268,17 @@ def test_who_is_late_does_not_hold_up_the_others_and_comes_back(folder):
         assert not grid.late
         assert grid.lateness.usual[late] > 0.3
         assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 3
+
+
+def test_how_long_a_first_contact_takes_says_nothing_about_a_round(folder):
+    """Who has answered a question within a second still gets the whole timeout for its first round."""
+    with server(folder) as (grid, _), silo(folder, NAMES[0]):
+        (message,) = question(grid)
+        content, to = message.content, message.metadata.dst_node_id
+        assert len(grid.send_and_receive([Message(content, to, "query", ttl=600)], timeout=20)) == 1
+        assert grid.lateness.usual == {}
+        assert len(grid.send_and_receive(question(grid), timeout=20)) == 1
+        assert list(grid.lateness.usual) == [to]
 
 
 def test_a_message_that_nobody_fetched_is_taken_back(folder):
