@@ -1,6 +1,8 @@
 """The server's door and what goes through it: a real one, with TLS, on the loopback interface."""
 
+import contextlib
 import http.client
+import socket
 import ssl
 import threading
 import time
@@ -180,6 +182,24 @@ def test_a_stranger_is_not_listened_to_for_long(folder):
             except (ConnectionError, http.client.HTTPException, ssl.SSLError):
                 status = 0  # hung up on
             assert status in statuses, size
+
+
+def test_connections_without_end_keep_nobody_out(folder, monkeypatch):
+    """Each is an open file of the server's process: a stranger must not use them up."""
+    monkeypatch.setattr(fleet, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(fleet, "IDLE", 1)
+    context = ssl.create_default_context(cafile=str(folder / "server/ca.crt"))
+    with server(folder) as (grid, port), contextlib.ExitStack() as stack:
+        mute = []
+        for _ in range(24):
+            plain = stack.enter_context(socket.create_connection(("localhost", port), 20))
+            mute.append(stack.enter_context(context.wrap_socket(plain, server_hostname="localhost")))
+        for each in mute:  # hung up on: at once, or after a second of silence
+            each.settimeout(20)
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                assert each.recv(1) == b""
+        with silo(folder, NAMES[0]):
+            assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 1
 
 
 def bomb(message):

@@ -7,6 +7,7 @@ with a registered key.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from base64 import b64decode
@@ -29,6 +30,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from fedamp.errors import UserError
 from fedamp.federation.processes.ports import check_port
@@ -45,6 +47,10 @@ MOST = 16 << 20
 """Bytes of one request. Flower cuts arrays into chunks of 5 MiB."""
 OF_STRANGERS = 1 << 16
 """Bytes of a request that names no registered key: it is read before its signature is checked."""
+MOST_CONNECTIONS = 400
+"""At a time, and each must say something soon: a stranger must not use up the files that a process may open,
+and which the record needs too. A silo has one or two."""
+IDLE = 5  # seconds without a request
 TO_START, TO_END = 30.0, 5.0  # seconds to wait for
 LOG_BYTES, LOG_FILES = 10 << 20, 3
 
@@ -94,6 +100,18 @@ class OnlyCalls:
         return self.link.state.get_node_id_by_public_key(key) is not None
 
 
+class FewConnections(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Hangs up on who connects when there is no room, or connects and says nothing."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Take a connection, if there is room."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:  # in the place of uvicorn's own timer, which it stops when something comes, and starts after an answer
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, transport.abort)
+
+
 @contextmanager
 def listening(link: Link, host: str, port: int, server: Path, log: Path) -> Iterator[None]:
     """Answer silos' calls as long as the block lasts, in a thread; `server` holds certificate and key."""
@@ -104,10 +122,12 @@ def listening(link: Link, host: str, port: int, server: Path, log: Path) -> Iter
         port=port,
         ssl_certfile=server / "server.crt",
         ssl_keyfile=str(server / "server.key"),
+        http=FewConnections,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
+        timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=2,
     )
     with _logging_to(log):
