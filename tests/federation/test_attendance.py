@@ -9,6 +9,7 @@ import torch
 from fedamp.config.reply_limits import Rules
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.server import attendance
+from fedamp.federation.silo import diary
 from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, plan_of, write_silos
 
@@ -48,6 +49,20 @@ def test_who_is_there_before_a_round_can_begin_is_seen(tmp_path, monkeypatch):
     assert looks[0] == {"silo-0": ("never came", False), **never}
     assert looks[2] == {"silo-0": ("here", True), **never}
     assert looks[-1]["silo-1"] == ("in", True)
+
+
+def test_what_a_silo_receives_in_the_end_is_of_the_last_round_though_it_missed_some(tmp_path):
+    data = write_silos(tmp_path / "data")
+    there = {1: [0, 1, 2], 2: [0, 1], 3: [0, 1], 4: [0, 1, 2]}
+    local = Local(tmp_path, plan_of(data, rounds=3), data)
+    local.online = lambda: there[1 + _done(tmp_path)]
+    local.serve()
+    made = {
+        entry: json.loads((tmp_path / f"house-2/models/{entry}.json").read_text())["score"]["round"]
+        for entry in ("own", "received")
+    }
+    assert made == {"own": 1, "received": 3}
+    assert [(line["round"], line["ended"]) for line in diary.rounds(tmp_path / "house-2")] == [(1, False), (4, True)]
 
 
 def _done(folder):

@@ -77,7 +77,6 @@ def test_only_what_a_silo_calls_is_let_through(tmp_path):
         with node.connected(folder / "bundles" / NAMES[0]) as line:
             assert link.nodes[NAMES[0]] == line.node
             assert line.fetch() is None
-    link.close()
 
 
 def _up(url: str, authority: str) -> bool:

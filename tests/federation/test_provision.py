@@ -105,6 +105,15 @@ def test_add_gives_a_new_silo_the_next_number(federation):
     assert read_federation(federation).members == after
 
 
+def test_a_key_that_was_replaced_comes_back_under_no_name(federation, tmp_path):
+    old = (federation / "server/keys" / f"{NAMES[0]}.pub").read_bytes()
+    _, new = silo_keys.make_key_pair(NAMES[0])
+    (tmp_path / "new.pub").write_bytes(new)
+    provision.rekey(federation, NAMES[0], tmp_path / "new.pub")
+    with pytest.raises(ValueError, match=f"the key of yak-ward was that of {NAMES[0]}"):
+        provision.add(federation, ["yak-ward"], {"yak-ward": old})
+
+
 def test_nginx_lets_in_what_a_silo_calls_and_nothing_else(federation):
     text = (federation / "server/nginx.conf").read_text()
     assert "listen 9092 ssl;" in text

@@ -1,6 +1,8 @@
 """The server's door and what goes through it: a real one, with TLS, on the loopback interface."""
 
+import contextlib
 import http.client
+import socket
 import ssl
 import threading
 import time
@@ -51,11 +53,8 @@ def server(folder, silos=NAMES, **rules):
     link = Link(MOST)
     for name in silos:
         link.register(name, (folder / f"server/keys/{name}.pub").read_bytes())
-    try:
-        with fleet.listening(link, "127.0.0.1", port, folder / "server", folder / "server/run/server.log"):
-            yield LinkGrid(link, Lateness(Rules(min_silos=1, **rules))), port
-    finally:
-        link.close()
+    with fleet.listening(link, "127.0.0.1", port, folder / "server", folder / "server/run/server.log"):
+        yield LinkGrid(link, Lateness(Rules(min_silos=1, **rules))), port
 
 
 def question(grid, value=1.0, size=1000):
@@ -174,6 +173,35 @@ def test_a_request_that_is_too_large_is_ended(folder, monkeypatch):
         assert call(folder, port, "GET", "/health") == 200
 
 
+def test_a_stranger_is_not_listened_to_for_long(folder):
+    """What comes without a registered key is read before it is refused: so it must be short."""
+    with server(folder) as (_, port):
+        for size, statuses in ((fleet.OF_STRANGERS // 2, {401, 422, 400}), (2 * fleet.OF_STRANGERS, {0, 500})):
+            try:
+                status = call(folder, port, "POST", "/v1/fleet/push-object", bytes(size))
+            except (ConnectionError, http.client.HTTPException, ssl.SSLError):
+                status = 0  # hung up on
+            assert status in statuses, size
+
+
+def test_connections_without_end_keep_nobody_out(folder, monkeypatch):
+    """Each is an open file of the server's process: a stranger must not use them up."""
+    monkeypatch.setattr(fleet, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(fleet, "IDLE", 1)
+    context = ssl.create_default_context(cafile=str(folder / "server/ca.crt"))
+    with server(folder) as (grid, port), contextlib.ExitStack() as stack:
+        mute = []
+        for _ in range(24):
+            plain = stack.enter_context(socket.create_connection(("localhost", port), 20))
+            mute.append(stack.enter_context(context.wrap_socket(plain, server_hostname="localhost")))
+        for each in mute:  # hung up on: at once, or after a second of silence
+            each.settimeout(20)
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                assert each.recv(1) == b""
+        with silo(folder, NAMES[0]):
+            assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 1
+
+
 def bomb(message):
     """A small reply that becomes a large one: its array names its only chunk ten thousand times."""
     reply = Message(
@@ -262,6 +290,17 @@ def test_who_is_late_does_not_hold_up_the_others_and_comes_back(folder):
         assert len(list(grid.send_and_receive(question(grid), timeout=20))) == 3
 
 
+def test_how_long_a_first_contact_takes_says_nothing_about_a_round(folder):
+    """Who has answered a question within a second still gets the whole timeout for its first round."""
+    with server(folder) as (grid, _), silo(folder, NAMES[0]):
+        (message,) = question(grid)
+        content, to = message.content, message.metadata.dst_node_id
+        assert len(grid.send_and_receive([Message(content, to, "query", ttl=600)], timeout=20)) == 1
+        assert grid.lateness.usual == {}
+        assert len(grid.send_and_receive(question(grid), timeout=20)) == 1
+        assert list(grid.lateness.usual) == [to]
+
+
 def test_a_message_that_nobody_fetched_is_taken_back(folder):
     with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
         assert list(grid.send_and_receive(question(grid), timeout=0.2)) == []
@@ -270,23 +309,18 @@ def test_a_message_that_nobody_fetched_is_taken_back(folder):
 
 
 def test_a_damaged_public_key_is_named():
-    link = Link(MOST)
-    try:
-        with pytest.raises(ValueError, match="the public key of silo a is damaged"):
-            link.register("a", b"no key")
-    finally:
-        link.close()
+    with pytest.raises(ValueError, match="the public key of silo a is damaged"):
+        Link(MOST).register("a", b"no key")
 
 
 def test_pieces_that_are_no_message_are_refused():
+    Link(MOST)  # messages belong to a run
+    asked = Message(RecordDict(), dst_node_id=1, message_type="train")
+    announced = Message(RecordDict(), reply_to=asked)
+    announced.metadata.__dict__["_message_id"] = "a"
     with pytest.raises(RefusedError, match="damaged"):
-        objects.put_together("a", {"a": b"Array ,99 3\x00{}{"}, MOST)
+        objects.put_together(announced, {"a": b"Array ,99 3\x00{}{"}, MOST)
 
 
 def test_two_links_know_different_runs():
-    first, second = Link(MOST), Link(MOST)
-    try:
-        assert first.run != second.run
-    finally:
-        first.close()
-        second.close()
+    assert Link(MOST).run != Link(MOST).run

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedamp.federation.processes import locks
 from fedamp.federation.server import live as server_live
+from fedamp.federation.server import recovery
 from fedamp.federation.server.overview import overview, see
 from fedamp.federation.silo import live as silo_live
 from fedamp.federation.watch import page
@@ -98,6 +99,20 @@ def test_refused_replies_are_counted_over_restarts(tmp_path):
     assert before["last_round"] <= after["last_round"]
     record.begin()
     assert overview(see(tmp_path))["last_round"] == after["last_round"]
+
+
+def test_a_silo_that_was_removed_is_in_no_mean(tmp_path):
+    made = Watched(tmp_path, NAMES, rounds=2)
+    made.play()
+    before = overview(see(tmp_path))
+    gone = before["worst_silo"]
+    recovery.remove(tmp_path, gone)
+    after = overview(see(tmp_path))
+    stay = [silo["score"] for silo in before["silos"] if silo["name"] != gone]
+    assert after["worst_silo"] != gone
+    assert after["mean"] == pytest.approx(sum(stay) / 2)
+    assert [silo["state"] for silo in after["silos"] if silo["name"] == gone] == ["removed"]
+    assert "2 of 2 silos" in server_live._lead({**after, "up": True, "state": "waiting"}, 2)
 
 
 def test_the_servers_page_shows_all_silos(watched):

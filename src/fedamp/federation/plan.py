@@ -114,6 +114,10 @@ class Federation:
             values = [getattr(member, what) for member in self.members]
             if len(set(values)) < len(values):
                 raise UserError(f"two silos have the same {what} ({values}); expected a different {what} for each")
+        former = {key: member.name for member in self.members for key in member.former}
+        for member in self.members:
+            if member.key in former:
+                raise UserError(f"the key of {member.name} was that of {former[member.key]}; expected a new one")
 
 
 @dataclass(frozen=True)

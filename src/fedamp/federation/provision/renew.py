@@ -52,8 +52,9 @@ def rekey(folder: Path, name: str, path: Path) -> bytes:
 
     federation = read_federation(folder)
     members = {member.name: member for member in federation.members}
-    if name not in members:
-        raise UserError(f"{folder} has no silo {name!r}; expected one of {', '.join(members)}")
+    there = [member.name for member in federation.members if not member.removed]
+    if name not in there:
+        raise UserError(f"{folder} has no silo {name!r}; expected one of {', '.join(there)}")
     public = read_key(path, name, list(members))
     digest = silo_keys.key_digest(public)
     for member in federation.members:

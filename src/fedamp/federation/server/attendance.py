@@ -22,6 +22,8 @@ from fedamp.rows import Rows
 
 POLL = 0.25
 """Seconds between two looks at who is online."""
+STATUS = 5.0
+"""Seconds between two notes in the status that the server is waiting."""
 RETURNING = 60.0
 """Seconds that a server that was started again waits for all silos of its last round to find it: rounds are quick, and
 would else go on without them."""
@@ -65,7 +67,7 @@ class Attendance:
 
         After `patience` seconds, return those that are there.
         """
-        said, end = "", time.monotonic() + patience
+        said, end, written = "", time.monotonic() + patience, -math.inf
         while True:
             nodes = self._online(grid)
             new = {who: node for who, node in nodes.items() if not self._known(who)}
@@ -78,9 +80,11 @@ class Attendance:
                 self.observer.status("running")
                 return nodes
             if (text := self._waiting(len(nodes))) != said:  # once, not at every look
-                said = text
+                said, written = text, -math.inf
                 self.observer.say(text)
-            self.observer.status("waiting")
+            if time.monotonic() >= written + STATUS:  # it goes to the disk each time, and a wait may take days
+                written = time.monotonic()
+                self.observer.status("waiting")
             time.sleep(POLL)
 
     def _are_returning(self, nodes: Mapping[str, int]) -> bool:

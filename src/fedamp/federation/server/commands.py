@@ -48,23 +48,20 @@ def _run(place: Place, say: Say) -> None:
     federation = read_federation(place.folder)
     record = open_record(federation, place.record)
     link = Link(most_bytes(record.state.reply_like))
-    try:
-        for member in federation.members:
-            key = place.server / "keys" / f"{member.name}.pub"
-            if member.removed:
-                continue
-            if key.exists():
-                link.register(member.name, key.read_bytes())
-            else:
-                say(f"{member.name} is left out: server/keys/{key.name} does not exist")
-        with (
-            _passing_on(place.record / "log.txt", say),
-            listening(link, place.host, place.port, place.server, place.log),
-        ):
-            say(f"the server is listening on {place.host}:{place.port}; waiting for silos")
-            play(LinkGrid(link, Lateness(federation.rules)), record, link.unregister)
-    finally:
-        link.close()
+    for member in federation.members:
+        key = place.server / "keys" / f"{member.name}.pub"
+        if member.removed:
+            continue
+        if key.exists():
+            link.register(member.name, key.read_bytes())
+        else:
+            say(f"{member.name} is left out: server/keys/{key.name} does not exist")
+    with (
+        _passing_on(place.record / "log.txt", say),
+        listening(link, place.host, place.port, place.server, place.log),
+    ):
+        say(f"the server is listening on {place.host}:{place.port}; waiting for silos")
+        play(LinkGrid(link, Lateness(federation.rules)), record, link.unregister)
 
 
 @contextmanager

@@ -7,8 +7,10 @@ with a registered key.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
@@ -17,15 +19,18 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.error import http_error_translator
 from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
 from flwr.supercore.routers import health
 from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
 from flwr.superlink.routers.fleet.router import router as fleet
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from fedamp.errors import UserError
 from fedamp.federation.processes.ports import check_port
@@ -40,6 +45,12 @@ CALLS = (
 LET_THROUGH = {("GET", "/health"), *(("POST", f"/v1/fleet/{call}") for call in CALLS)}
 MOST = 16 << 20
 """Bytes of one request. Flower cuts arrays into chunks of 5 MiB."""
+OF_STRANGERS = 1 << 16
+"""Bytes of a request that names no registered key: it is read before its signature is checked."""
+MOST_CONNECTIONS = 400
+"""At a time, and each must say something soon: a stranger must not use up the files that a process may open,
+and which the record needs too. A silo has one or two."""
+IDLE = 5  # seconds without a request
 TO_START, TO_END = 30.0, 5.0  # seconds to wait for
 LOG_BYTES, LOG_FILES = 10 << 20, 3
 
@@ -47,7 +58,7 @@ LOG_BYTES, LOG_FILES = 10 << 20, 3
 def make_app(link: Link) -> FastAPI:
     """Return the server's web application."""
     middleware: list[Any] = [
-        Middleware(OnlyCalls, most=MOST),
+        Middleware(OnlyCalls, link=link),
         Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
         Middleware(ProtobufTranslationMiddleware),
         Middleware(NodeAuthMiddleware),
@@ -63,22 +74,42 @@ def make_app(link: Link) -> FastAPI:
 class OnlyCalls:
     """Lets through the calls that a silo makes and nothing else, and ends a request that is too large."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self.app, self.most = app, most
+    def __init__(self, app: ASGIApp, link: Link) -> None:
+        self.app, self.link = app, link
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a call on, piece by piece, as long as it is small enough."""
         if scope["type"] == "http" and (scope["method"], scope["path"]) not in LET_THROUGH:
             return await Response(status_code=404)(scope, receive, send)
-        size = 0
+        size, most = 0, MOST if self._is_known(Headers(scope=scope)) else OF_STRANGERS
 
         async def counted() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            return message if size <= self.most else {"type": "http.disconnect"}
+            return message if size <= most else {"type": "http.disconnect"}
 
         await self.app(scope, counted if scope["type"] == "http" else receive, send)
+
+    def _is_known(self, headers: Headers) -> bool:
+        """Return whether a request names a registered key; that it is signed with it is checked later."""
+        try:
+            key = b64decode(headers.get(FLEET_HTTP_PUBLIC_KEY_HEADER, ""), validate=True)
+        except ValueError:
+            return False
+        return self.link.state.get_node_id_by_public_key(key) is not None
+
+
+class FewConnections(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Hangs up on who connects when there is no room, or connects and says nothing."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Take a connection, if there is room."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:  # in the place of uvicorn's own timer, which it stops when something comes, and starts after an answer
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, transport.abort)
 
 
 @contextmanager
@@ -91,10 +122,12 @@ def listening(link: Link, host: str, port: int, server: Path, log: Path) -> Iter
         port=port,
         ssl_certfile=server / "server.crt",
         ssl_keyfile=str(server / "server.key"),
+        http=FewConnections,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
+        timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=2,
     )
     with _logging_to(log):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
@@ -36,6 +36,11 @@ class Asked:
     def node(self) -> int:
         """To whom it was sent."""
         return self.message.metadata.dst_node_id
+
+    @property
+    def is_round(self) -> bool:
+        """Whether it asks for a round's work; how long another answer takes tells nothing about that."""
+        return self.message.metadata.message_type == MessageType.TRAIN
 
 
 @dataclass
@@ -88,13 +93,12 @@ class LinkGrid(Grid):
             reply = self.open[name].reply
             if reply is None:
                 continue
-            root = reply.metadata.message_id
-            pieces = gather(root, lambda piece: state.get_object(self.link.run, piece))
+            pieces = gather(reply.metadata.message_id, lambda piece: state.get_object(self.link.run, piece))
             if pieces is None:  # it is still coming in, or only half of it was sent
                 continue
             asked = self._forget(name)
             try:
-                yield put_together(root, pieces, state.most)
+                yield put_together(reply, pieces, state.most)
             except RefusedError as error:
                 yield Message(Error(UNREADABLE, str(error)), reply_to=asked.message)
 
@@ -102,50 +106,58 @@ class LinkGrid(Grid):
         """Drop a message with all that belongs to it."""
         asked = self.open.pop(name)
         self.late.discard(name)
-        self.link.state.delete_messages({name})
-        for message in filter(None, (asked.message, asked.reply)):
-            self.link.state.forget_session(message.metadata.message_id)
-            self.link.state.object_store.delete(message.metadata.message_id)
+        self.link.state.forget(name, *([asked.reply.metadata.message_id] if asked.reply else []))
         return asked
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages and return the replies that came in time (see `lateness`)."""
-        nodes = {name: self.open[name].node for name in self.push_messages(messages)}
+        asked = {name: self.open[name] for name in self.push_messages(messages)}
         began, end = time.monotonic(), math.inf if timeout is None else timeout
         replies: list[Message] = []
         answers: list[float] = []
         while True:
             elapsed = time.monotonic() - began
-            for reply in self.pull_messages(nodes):
-                node = nodes.pop(reply.metadata.reply_to_message_id)
+            for reply in self.pull_messages(asked):
+                one = asked.pop(reply.metadata.reply_to_message_id)
                 replies.append(reply)
                 if not reply.has_error():
                     answers.append(elapsed)
-                    self.lateness.answered(node, elapsed)
+                    self._note(one, elapsed)
             self._look_for_late_ones()
-            if elapsed >= end or self.lateness.is_over(elapsed, answers, list(nodes.values())):
+            if elapsed >= end or self.lateness.is_over(elapsed, answers, [one.node for one in asked.values()]):
                 break
             time.sleep(TICK)
-        self._give_up(nodes)
+        self._give_up(asked)
         return replies
 
-    def _give_up(self, nodes: dict[str, int]) -> None:
-        """Stop waiting for these; a message that nobody has fetched is taken back."""
-        for name, node in nodes.items():
-            self.lateness.missed(node)
+    def _note(self, one: Asked, seconds: float) -> None:
+        """Note how long a silo took for a round's work."""
+        if one.is_round:
+            self.lateness.answered(one.node, seconds)
+
+    def _give_up(self, asked: Mapping[str, Asked]) -> None:
+        """Stop waiting for these; a message that nobody has fetched is taken back.
+
+        One late message for each silo is enough: who has fetched a newer one will not answer the older one.
+        """
+        for name, one in asked.items():
+            if one.is_round:
+                self.lateness.missed(one.node)
             stored = self.link.state.message_ins_store.get(name)
             if stored is None or not stored.metadata.delivered_at:
                 self._forget(name)
             else:
+                for older in [other for other in self.late if self.open[other].node == one.node]:
+                    self._forget(older)
                 self.late.add(name)
 
     def _look_for_late_ones(self) -> None:
         """Take replies that come too late for what they are: they say how long their silos need."""
-        sent = {name: self.open[name].sent for name in self.late}
-        for reply in self.pull_messages(sent):
+        late = {name: self.open[name] for name in self.late}
+        for reply in self.pull_messages(late):
             if not reply.has_error():
-                seconds = time.monotonic() - sent[reply.metadata.reply_to_message_id]
-                self.lateness.answered(reply.metadata.src_node_id, seconds)
+                one = late[reply.metadata.reply_to_message_id]
+                self._note(one, time.monotonic() - one.sent)
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None

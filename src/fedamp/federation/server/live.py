@@ -59,7 +59,8 @@ def look(folder: Path) -> Look:
 
 def _lead(found: Mapping[str, Any], here: int) -> str:
     """Return in a sentence or two how the federation is doing."""
-    silos = f"{here} of {len(found['silos'])} silos are here."
+    members = [silo for silo in found["silos"] if silo["state"] != "removed"]
+    silos = f"{here} of {len(members)} silos are here."
     if not found["up"] and found["state"] != "finished":
         return f"The federation is not running: {found['round']} of {found['rounds']} rounds have been played."
     if found["state"] == "finished":

@@ -101,6 +101,8 @@ def _silo(seen: Seen, place: int) -> dict[str, Any]:
     member = seen.federation.members[place]
     said: Mapping[str, Any] = next((silo for silo in seen.said.get("silos", []) if silo.get("name") == member.name), {})
     known = {"state": "never came", "strikes": 0, "refused": 0, **said, "name": member.name, "number": member.number}
+    if member.removed:  # the status says so only when the server is running again; its scores count no more
+        return {**{key: known.get(key) for key in SILO}, "state": "removed", "score": None}
     return {**{key: known.get(key) for key in SILO}, "score": _score(seen.trial, place)}
 
 

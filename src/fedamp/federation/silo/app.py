@@ -63,7 +63,7 @@ class House:
 
 
 def house_of(context: Context) -> House:
-    """Return the house whose paths `fedamp silo up` gave to the SuperNode."""
+    """Return the house whose paths `fedamp silo up` wrote down."""
     bundle = Path(str(context.node_config["bundle"]))
     alone = bool(context.node_config.get("alone", False))
     most = context.node_config.get("max-rounds")
@@ -171,9 +171,10 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
 def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     _take(silo, house, message)
-    accepted, received = int(config["accepted"]), decode(arrays, silo.templates()[0])  # type: ignore[arg-type]
-    _log_changes(silo, house, accepted + 1)
-    metrics = silo.look(accepted, received, bool(config.get("anew", False)))
+    k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
+    received = decode(arrays, silo.templates()[0])
+    _log_changes(silo, house, k)
+    metrics = silo.look(k - 1, accepted, received, bool(config.get("anew", False)))
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
     _log_alone(silo, house, accepted, received)
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})

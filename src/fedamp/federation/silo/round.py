@@ -95,19 +95,22 @@ class Silo:
         diary.note_round(self.models.parent, k, trainer.task.metric, metrics)
         return reply, self._leaving(metrics)
 
-    def look(self, accepted: int, message: Message, anew: bool = False) -> dict[str, float]:
-        """Take what the server sends after the last round: keep the models, and return their scores."""
+    def look(self, k: int, accepted: int, message: Message, anew: bool = False) -> dict[str, float]:
+        """Take what the server sends after the last round, k: keep the models, and return their scores.
+
+        The silo may have missed rounds since the one that was accepted last: only its own models are of that one.
+        """
         message = self.here(message)
         models = self.setup.method.client_models(self.state(accepted, message, anew), message)
         if self.forgot(accepted):  # its own models are lost, and what was received is no substitute
             models = {entry: rows for entry, rows in models.items() if entry == "received"}
         with use_threads(self.setup.choice.threads):
             scores = self._scores("", models)
-        self._keep(models, scores, dict.fromkeys(models, accepted))
+        self._keep(models, scores, {entry: k if entry == "received" else accepted for entry in models})
         received = {name: score for name, score in scores.items() if ".received." in name}  # the others are known
-        self._keep_best(accepted + 1, received)
+        self._keep_best(k + 1, received)
         metric = self.setup.trainer.task.metric
-        diary.note_round(self.models.parent, accepted + 1, metric, {**self._counts(), **received}, ended=True)
+        diary.note_round(self.models.parent, k + 1, metric, {**self._counts(), **received}, ended=True)
         return self._leaving({**self._counts(), **scores})
 
     def _keep_best(self, k: int, scores: Mapping[str, float]) -> None:

@@ -15,7 +15,7 @@ from fedamp.federation.moments import seconds_of
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-STATES = ("in", "here", "missing", "not let in", "set aside", "never came")
+STATES = ("in", "here", "missing", "refuses", "not let in", "set aside", "removed", "never came")
 """States that are always counted, so that a series does not end when nobody is in it."""
 
 

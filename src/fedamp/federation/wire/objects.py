@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import cast
 
-from flwr.app import Array, Message
+from flwr.app import Array, Message, RecordDict
+from flwr.app.message import make_message
+from flwr.app.message.arraychunk import ArrayChunk
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_body,
     get_object_head_values_from_object_content,
+    get_object_type_from_object_content,
     no_object_id_recompute,
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
@@ -62,19 +64,31 @@ def whole_size(pieces: Mapping[str, bytes]) -> int:
     for piece in pieces.values():
         kind, children, _ = get_object_head_values_from_object_content(piece)
         if kind == Array.__qualname__:
-            named = json.loads(get_object_body(piece, Array))["arraychunk_ids"]
-            total += sum(len(pieces[children[index]]) for index in named)
+            chunks = [pieces[child] for child in children]
+            if any(get_object_type_from_object_content(chunk) != ArrayChunk.__qualname__ for chunk in chunks):
+                raise RefusedError("an array is made of other things than chunks")
+            total += sum(len(chunks[index]) for index in json.loads(get_object_body(piece, Array))["arraychunk_ids"])
     return total
 
 
-def put_together(root: str, pieces: dict[str, bytes], most: int) -> Message:
-    """Return the message in these pieces; raise `RefusedError` if it has more than `most` bytes."""
+def put_together(announced: Message, pieces: dict[str, bytes], most: int) -> Message:
+    """Return the reply in these pieces; raise `RefusedError` if it has more than `most` bytes, or is no message.
+
+    What was announced says from whom it is and what it answers: Flower has checked that, and the pieces may say else.
+    """
     try:
         size = max(whole_size(pieces), sum(len(piece) for piece in pieces.values()))
+        if size > most:
+            raise RefusedError(f"it has {size} bytes; expected {most} at the most")
+        found = inflate_object_from_contents(announced.metadata.message_id, pieces)
+        if not isinstance(found, Message):
+            raise RefusedError("it is no message")
+        if found.has_error():
+            return make_message(announced.metadata, error=found.error)
+        if not isinstance(found.content, RecordDict):
+            raise RefusedError("its content is no set of records")
+        return make_message(announced.metadata, content=found.content)
+    except RefusedError:
+        raise
     except Exception:  # whatever bytes from elsewhere do to the reader
-        raise RefusedError("its arrays are damaged") from None
-    if size > most:
-        raise RefusedError(f"it has {size} bytes; expected {most} at the most")
-    message = cast(Message, inflate_object_from_contents(root, pieces))
-    message.metadata.__dict__["_message_id"] = root
-    return message
+        raise RefusedError("it is damaged") from None
