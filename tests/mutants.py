@@ -397,8 +397,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/round.py",
-        "self._keep_best(accepted + 1, received)",
-        "self._keep_best(accepted, received)",
+        "self._keep_best(k + 1, received)",
+        "self._keep_best(k, received)",
         "tests/federation/test_silo_models.py -k own_validation",
     ),
     Mutant(
@@ -502,8 +502,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/wire/objects.py",
-        "total += sum(len(pieces[children[index]]) for index in named)",
-        "total += sum(len(pieces[child]) for child in children)",
+        'total += sum(len(chunks[index]) for index in json.loads(get_object_body(piece, Array))["arraychunk_ids"])',
+        "total += sum(len(chunk) for chunk in chunks)",
         "tests/federation/test_server_door.py -k before_it_is_put_together",
     ),
     Mutant(

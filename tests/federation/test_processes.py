@@ -220,3 +220,15 @@ def test_a_lock_is_held_by_one_and_goes_with_it(tmp_path):
         ):
             pass
     assert locks.holder(lock) is None
+
+
+@pytest.mark.slow
+def test_a_silo_that_leaves_is_missed_at_once_and_let_in_again_at_once(federation, tmp_path):
+    """Its process says so when it is ended; else the server would wait a minute for its next sign of life."""
+    bundle, data = federation / "bundles" / NAMES[0], tmp_path / "own.npz"
+    with Command(tmp_path / "up.txt", "federation", "up", federation) as up:
+        with Command(tmp_path / "a.txt", "silo", "up", bundle, "--data", data) as silo:
+            assert up.shows(f"{NAMES[0]} is here"), up.text
+        with Command(tmp_path / "again.txt", "silo", "up", bundle, "--data", data) as silo:
+            assert silo.shows("connected; waiting for work", 30), silo.text
+            assert "the connection ended" not in silo.text

@@ -94,7 +94,9 @@ def test_a_silo_on_a_new_disk_goes_on_where_no_memory_is_needed(tmp_path, method
     shutil.rmtree(local.houses[1].folder)
     record = local.serve()
     assert_as_uninterrupted(record, local.plan)
-    assert "without memory of its last round goes on: the method needs none (silo-1)" in log_of(tmp_path / "record")
+    assert "who has lost the memory of its last round goes on, since this method needs none: silo-1" in log_of(
+        tmp_path / "record"
+    )
     assert "the rounds kept in" in log_of(local.houses[1].folder)
 
 

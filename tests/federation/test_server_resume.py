@@ -1,11 +1,13 @@
 """A server that is stopped, in whatever way, continues as if it had not been; a damaged record is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 import torch
 
+from fedamp.errors import UserError
 from fedamp.federation.server.app import serve
 from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
@@ -145,3 +147,63 @@ def test_who_is_set_aside_stays_so_when_the_server_is_started_again(tmp_path):
     record = local.serve()
     assert record.state.standings[record.keys[1]].accepted == 1
     assert record.state.standings[record.keys[1]].aside
+
+
+def test_a_record_that_is_lost_is_not_begun_again_without_a_word(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data)
+    (tmp_path / "server").mkdir()
+    local.serve(rounds=1)
+    shutil.move(tmp_path / "record", tmp_path / "lost")
+    with pytest.raises(UserError, match="is missing or empty, though this federation has played rounds"):
+        local.serve()
+    (tmp_path / "server/begun").unlink()  # as the message says
+    assert Local(tmp_path / "anew", plan_of(data, rounds=1), data).serve().state.k == 1
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=4), data)
+    local.serve(rounds=3)
+    newest = max((tmp_path / "record").glob("checkpoint-*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:100])
+    local.serve()
+    told = (tmp_path / "record" / "log.txt").read_text()
+    assert "continuing after round 2" in told
+    assert "later checkpoints are damaged or half written, and not used: those of round 3" in told
+
+
+def test_an_older_record_is_told_apart_from_a_lost_memory(tmp_path):
+    """With a method that remembers: the cure is another one."""
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, "scaffold", rounds=6), data)
+    local.serve(rounds=2)
+    shutil.copytree(tmp_path / "record", tmp_path / "copy")
+    local.serve(rounds=5)
+    shutil.rmtree(tmp_path / "record")
+    shutil.copytree(tmp_path / "copy", tmp_path / "record")
+    local.online = Switch(local)
+    with pytest.raises(Enough):
+        local.serve()
+    told = (tmp_path / "record" / "log.txt").read_text()
+    assert "silo-0 refuses: the server goes on from an earlier round than it remembers" in told
+    assert "fedamp federation rewind FOLDER 2" in told
+    assert "readmit" not in told
+    assert (local.houses[0].folder / "log.txt").read_text().count("not taking part: the server continues") == 1
+
+
+class Enough(BaseException):
+    """The test has seen what it wanted to see."""
+
+
+class Switch:
+    """All silos, for a few looks; then no more."""
+
+    def __init__(self, local):
+        self.local, self.looks = local, 0
+
+    def __call__(self):
+        self.looks += 1
+        if self.looks > 6:
+            raise Enough
+        return list(self.local.houses)

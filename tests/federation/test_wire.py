@@ -110,5 +110,5 @@ def test_a_lost_connection_is_told_in_our_words(monkeypatch):
         monkeypatch.setattr(TaskIdentity, name, 1)
     asked = Message(RecordDict(), dst_node_id=1, message_type="train")
     reply = Message(Error(ErrorCode.NODE_UNAVAILABLE, "the destination node failed to report"), reply_to=asked)
-    with pytest.raises(RefusedError, match="^its connection was lost$"):
+    with pytest.raises(RefusedError, match="its connection was lost"):
         check_willing(reply)

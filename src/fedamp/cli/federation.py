@@ -78,6 +78,8 @@ def federation_init(
     code = code or provision.code_of(plan)
     for each in provision.init(folder, names, plan, rules, host or ["localhost"], port, code, keys):
         warn(each)
+    if 1 < len(parts) < len(names):  # a single one may be of all
+        warn(f"{len(parts)} schemas for {len(names)} silos: the columns of the others were not compared")
     asked = flags.get("task") or (read_toml(config) if config else {}).get("task", "auto")
     for each in schema_warnings(parts, paths, asked):
         warn(each)

@@ -25,6 +25,7 @@ from fedamp.federation.plan import Plan
 from fedamp.federation.processes import launch, logs, ports
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.records.reading import read_run
+from fedamp.runs.parts import method_of
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 A_ROUND, TO_START = 120.0, 180.0  # seconds after which something is wrong
@@ -47,7 +48,7 @@ def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, sh
             f"{played} over real processes, with TLS and keys, took {time.monotonic() - began:.0f} s; "
             f"the median round took {median_round(federation / 'record'):.1f} s"
         )
-        show(_scores(federation / "record"))
+        show(_scores(federation / "record", method_of(plan.config).scored))
         if folder or keep:
             say(f"the record is in {federation / 'record'}; for a report, run: fedamp report {federation / 'record'}")
         else:
@@ -120,13 +121,13 @@ def median_round(record: Path) -> float:
     return statistics.median(float(line["seconds"]) for line in read_run(record).lines if "present" in line)
 
 
-def _scores(record: Path) -> Table:
-    """Return each silo's score before the first round and after the last."""
+def _scores(record: Path, entry: str) -> Table:
+    """Return the scores of each silo's own or received model, before the first round and in the end."""
     run = read_run(record)
-    lines = [line["test"].get("own", {}).get("accuracy") for line in run.lines]
+    lines = [line["test"].get(entry, {}).get("accuracy") for line in run.lines]
     scored = [line for line in lines if line]
     sizes = run.facts.sizes or [None] * len(NAMES)
-    table = Table("silo", "training samples", "accuracy before round 1", "after the last round")
+    table = Table("silo", "training samples", f"accuracy of the {entry} model before round 1", "in the end")
     for name, size, first, last in zip(NAMES, sizes, scored[0], scored[-1], strict=True):
         table.add_row(name, str(size or "-"), _shown(first), _shown(last))
     return table

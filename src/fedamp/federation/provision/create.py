@@ -110,6 +110,8 @@ def add(folder: Path, names: list[str], keys: Mapping[str, bytes] | None = None)
     """Add silos to a federation; return warnings, of which there are none so far. `keys` as for `init`."""
     federation = read_federation(folder)
     known = [member.name for member in federation.members]
+    if gone := [member.name for member in federation.members if member.removed and member.name in names]:
+        raise UserError(f"silo {gone[0]!r} was removed from {folder}, and its name is not given again; choose another")
     check_names([*known, *names])
     if not names:
         raise UserError("no silos are named; expected one or more names")

@@ -71,7 +71,8 @@ class Attendance:
         while True:
             nodes = self._online(grid)
             new = {who: node for who, node in nodes.items() if not self._known(who)}
-            self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)})
+            hurry = len(nodes) - len(new) >= self.state.rules.min_silos  # the others could play
+            self._ask(grid, {who: node for who, node in new.items() if self._time_to_ask(who)}, hurry)
             nodes = {who: node for who, node in nodes.items() if self._known(who)}
             enough = len(nodes) >= self.state.rules.min_silos and not self._are_returning(nodes)
             if enough or time.monotonic() > end:
@@ -131,16 +132,19 @@ class Attendance:
 
     def _waiting(self, there: int) -> str:
         aside = [name for who, name in self.names.items() if self.state.standing(who).aside]
+        if there >= self.state.rules.min_silos:
+            return f"waiting up to {RETURNING:.0f} s for the silos of the last round; {there} are here"
         text = f"waiting for silos: {there} here, {self.state.rules.min_silos} needed to continue"
         return text + (f"; set aside until you admit them: {', '.join(aside)}" if aside else "")
 
-    def _ask(self, grid: Grid, nodes: Mapping[str, int]) -> None:
+    def _ask(self, grid: Grid, nodes: Mapping[str, int], hurry: bool) -> None:
         """Compare plans with silos at the first contact, and note those that may take part."""
         if not nodes:
             return
         questions = {who: self.outbox.question(node) for who, node in nodes.items()}
         patience = max(self.not_let_in[who].patience if who in self.not_let_in else ASK_AGAIN for who in nodes)
-        patience = min(patience, self.state.rules.reply_timeout)
+        rules = self.state.rules
+        patience = min(patience, rules.reply_timeout, rules.late_after if hurry else math.inf)
         replies = dict(by_sender(grid.send_and_receive(list(questions.values()), timeout=patience), questions))
         for who in nodes:
             try:

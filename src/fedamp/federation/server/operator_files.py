@@ -134,8 +134,8 @@ class OperatorFiles:
         names = {member.key: member.name for member in self.federation.members}
         forgot = ", ".join(names[who] for who, reply in played.replies.items() if "forgot" in reply.metrics)
         method = self.state.method
-        then = f"begins anew: {method.anew}" if method.remembers else "goes on: the method needs none"
-        return f"without memory of its last round {then} ({forgot})" if forgot else ""
+        then = f"begins anew: {method.anew}" if method.remembers else "goes on, since this method needs none"
+        return f"who has lost the memory of its last round {then}: {forgot}" if forgot else ""
 
     def _removed(self, member: Member) -> bool:
         standing = self.state.standings.get(member.key)

@@ -88,6 +88,8 @@ class Record:
         if there is not None:
             resume.adapt(self.folder, there, config, len(self.keys))
             resume.check_whole(self.folder)
+        else:
+            resume.check_begun(self.folder)
         saved = run.begin(config, schema_to_json(self.federation.plan.schema), torch.device("cpu"))
         if saved is not None:
             saved = resume.with_present_keys(saved, self.federation.members)
@@ -96,6 +98,8 @@ class Record:
             self.seconds = saved.how["seconds"]
             self.xis = [] if saved.xi is None else [grown(xi, len(self.keys)) for xi in saved.xi]
             self.say(f"continuing after round {self.state.k}")
+            if lost := resume.not_whole_after(self.folder, self.state.k):
+                self.say(f"later checkpoints are damaged or half written, and not used: those of round {lost}")
         before = read_json(self.folder / STATUS) or {"silos": []}
         resume.restore_strikes(self.state, before["silos"], self.federation.members)
         self.state.counted_at = before.get("last_round")
@@ -173,6 +177,7 @@ class Record:
         run.add(line, sync=True)
         self.state.choice = self._held_out(run.lines()).choice
         run.save(self._checkpoint())
+        resume.note_begun(self.folder)
         if text := self.operator.without_memory(played):
             self.say(text)
         if len(self.state.order) == 2 and not self.warned:

@@ -6,6 +6,7 @@ life.json   the federation's own number, and how often its server was started
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, LINES, read_lines
 
 LIFE = "life.json"
+BEGUN = "server/begun"  # beside the record: rounds have been played, so there must be one
 
 
 def check_whole(folder: Path) -> None:
@@ -40,6 +42,27 @@ def check_whole(folder: Path) -> None:
             f"{folder} has lines up to round {played}, but no checkpoint that fits them, so it is damaged; restore the "
             "folder from a backup, or move it away to start afresh"
         )
+
+
+def note_begun(folder: Path) -> None:
+    """Remember outside of the record that rounds have been played."""
+    if (mark := folder.parent / BEGUN).parent.is_dir() and not mark.exists():
+        mark.touch()
+
+
+def check_begun(folder: Path) -> None:
+    """Raise if rounds have been played, though there is no record of them: starting afresh would throw them away."""
+    if (mark := folder.parent / BEGUN).exists():
+        raise UserError(
+            f"{folder} is missing or empty, though this federation has played rounds; restore it from a backup. "
+            f"To begin again from round 1, delete {mark}"
+        )
+
+
+def not_whole_after(folder: Path, k: int) -> str:
+    """Return the rounds after round k whose checkpoints are there but not whole, as text; "" if there are none."""
+    found = (re.match(r"checkpoint-(\d+)", path.name) for path in folder.glob("checkpoint-*"))
+    return ", ".join(str(each) for each in sorted({int(name[1]) for name in found if name}) if each > k)
 
 
 def check_members(now: Sequence[str], before: Sequence[str]) -> None:

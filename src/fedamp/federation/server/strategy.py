@@ -18,7 +18,15 @@ from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
-from fedamp.federation.wire.messages import LOST_MEMORY, by_sender, check_willing, metrics_of, newest_of, version_of
+from fedamp.federation.wire.messages import (
+    LOST_MEMORY,
+    OLDER_SERVER,
+    by_sender,
+    check_willing,
+    metrics_of,
+    newest_of,
+    version_of,
+)
 
 LAST_PATIENCE = 120.0
 """Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""
@@ -145,6 +153,8 @@ class RowStrategy(Strategy):
             self.observer.caught_up(self.outbox.serial)
         if reason == LOST_MEMORY:
             reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
+        if reason == OLDER_SERVER:
+            reason += f"; to go on from there with all silos: stop, then fedamp federation rewind FOLDER {self.state.k}"
         if not reply.has_error():
             if standing.reason != reason and newest is None:
                 self.observer.say(f"{self.names[who]} refuses: {reason}")

@@ -34,6 +34,7 @@ from fedamp.rows import Message as Received
 
 RUN = "run"  # of a bundle: what the silo writes
 LOG = "log.txt"
+_LAST_LINE: dict[Path, str] = {}  # of each silo's log, as long as this process lives
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,14 @@ class House:
         """The rounds that it has trained."""
         return Ledger(self.folder, self.max_rounds)
 
+    def log_once(self, text: str) -> None:
+        """Write a line, unless it is the last one: a silo may be asked several times a second."""
+        if _LAST_LINE.get(self.folder) != text:
+            self.log(text)
+
     def log(self, text: str) -> None:
         """Write a line for the silo's operator; a full disk must neither end the round nor reach the server."""
+        _LAST_LINE[self.folder] = text
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             rotation.append(self.folder / LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
@@ -116,7 +123,7 @@ def _refusal(public: str, house: House | None, private: str, newest: int | None 
     if house is None:  # its bundle can't be read, so where its log is remains unknown
         print(f"not taking part: {private}", file=sys.stderr)
     else:
-        house.log(f"not taking part: {private}")
+        house.log_once(f"not taking part: {private}")
         diary.note_refusal(house.folder, public, private)
     refusal = ConfigRecord({"reason": public})
     if newest is not None:

@@ -122,8 +122,9 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
     from fedamp.federation.silo.round import open_silo
 
     silo = open_silo(silo_config, data, bundle / "run")
-    held = len(silo.setup.clients.test[0])
-    text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} held out"
+    held, validation = len(silo.setup.clients.test[0]), silo.setup.clients.validation
+    choose = f", {len(validation[0])} to choose by" if validation else ""
+    text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} to test{choose}"
     return "; ".join([text, *(f"warning: {line}" for line in silo.setup.warnings)])
 
 

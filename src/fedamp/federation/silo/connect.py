@@ -20,7 +20,6 @@ from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.silo import diary
 
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
-STEADY = 120.0  # a connection that held this long was a good one
 TICK, PATIENCE = 0.5, 20.0
 CONNECTED = "connected to the server"  # in the words of `node`
 ACTIVATION, TURNED_AWAY = "Failed to activate SuperNode", "401 Unauthorized"  # in Flower's
@@ -51,15 +50,14 @@ def up(
         follower = logs.Follower(run / "log.txt")
         log = logs.begin_log(run / LOG)
         env = launch.environment(run / "flwr", bundle / "code")
-        say(f"silo {silo_config.name} is taking part at {silo_config.server}; press Ctrl-C to leave")
+        say(f"silo {silo_config.name} connects to {silo_config.server}; press Ctrl-C to leave")
         diary.note_connection(run, "connecting")
         pause = PAUSE
         while True:
-            began = time.monotonic()
             flower = logs.Follower(log)
             with launch.running(command_of(bundle, data, alone, max_rounds), env, log) as process:
-                seen = _follow(process, flower, follower, say, run)
-            pause = PAUSE if time.monotonic() - began > STEADY else pause
+                seen, connected = _follow(process, flower, follower, say, run)
+            pause = PAUSE if connected else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")
             diary.note_connection(run, "trying again", _reason(seen))
             time.sleep(pause)
@@ -68,8 +66,8 @@ def up(
 
 def _follow(
     process: subprocess.Popen[bytes], flower: logs.Follower, app: logs.Follower, say: Say, run: Path
-) -> list[str]:
-    """Pass on the client app's lines until Flower's program ends; return the last lines of that program."""
+) -> tuple[list[str], bool]:
+    """Pass on the silo's lines until its process ends; return its last ones, and whether it was connected."""
     seen: list[str] = []
     connected, patience, ended = False, time.monotonic() + PATIENCE, False
     while not ended:
@@ -86,7 +84,7 @@ def _follow(
             diary.note_connection(run, "no answer yet")
         for line in app.lines():
             say(line)
-    return seen
+    return seen, connected
 
 
 def _reason(lines: list[str]) -> str:

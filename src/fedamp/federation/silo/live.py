@@ -54,7 +54,8 @@ def _lead(found: Mapping[str, Any]) -> str:
         played = f"The federation has ended after {found['round']} rounds."
     elif found["round"]:
         left = f"; about {duration(found['seconds_left'])} left" if found["up"] and found["seconds_left"] else ""
-        played = f"The last round that this silo played is {found['round']} of {found['rounds']}{left}."
+        of = "" if found["rounds"] is None else f" of {found['rounds']}"
+        played = f"The last round that this silo played is {found['round']}{of}{left}."
     else:
         played = "No round has been played yet."
     if not found["up"]:

@@ -32,6 +32,7 @@ from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
 from fedamp.federation.plan_files import read_silo_config
+from fedamp.federation.processes import launch
 from fedamp.federation.silo.app import app
 from fedamp.federation.wire.objects import pieces_of
 
@@ -117,7 +118,7 @@ def take_part(line: Line, act: Callable[[Message], Message]) -> None:
 def main(bundle: Path) -> None:
     """Take part until the process is ended."""
     settings = tomllib.loads((bundle / "run" / NODE).read_text(encoding="utf-8"))
-    with connected(bundle) as line:
+    with launch.ending_in_order(), connected(bundle) as line:  # so that the server is told when this process is ended
         print(CONNECTED, flush=True)
         take_part(
             line, lambda message: app(message, Context(message.metadata.run_id, line.node, settings, RecordDict(), {}))

@@ -32,7 +32,9 @@ def overview(bundle: Path) -> dict[str, Any]:
     last = lines[-1] if lines else {}
     pid, connection = locks.holder(run / "up.lock"), read_json(run / diary.CONNECTION) or {}
     training = [line["train_seconds"] for line in trained[-RECENT:] if line.get("train_seconds") is not None]
-    pace, k, rounds = _pace(trained), trained[-1]["round"] if trained else 0, config.plan.config.rounds
+    pace, k = _pace(trained), trained[-1]["round"] if trained else 0
+    # The server may have been given more rounds than this bundle knows of.
+    rounds = config.plan.config.rounds if k <= config.plan.config.rounds else None
     return {
         "silo": config.name,
         "federation": config.plan.name,
@@ -48,7 +50,7 @@ def overview(bundle: Path) -> dict[str, Any]:
         "ended": bool(last.get("ended")),
         "last_round": last.get("time"),
         "round_seconds": pace,
-        "seconds_left": None if pace is None else pace * max(0, rounds - k),
+        "seconds_left": None if pace is None or rounds is None else pace * (rounds - k),
         "train_seconds": median(training) if training else None,
         "samples": last.get("samples", {}),
         "metric": outputs_of(config.plan.schema)[1].metric,

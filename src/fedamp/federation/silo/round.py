@@ -20,7 +20,7 @@ from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, metric_names
-from fedamp.federation.wire.messages import LOST_MEMORY
+from fedamp.federation.wire.messages import LOST_MEMORY, OLDER_SERVER
 from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
@@ -171,8 +171,9 @@ class Silo:
             rows = {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()}
             return alone.joined(self, State(1, rows))
         if accepted and method.remembers and not anew:
+            kept = self.memory.rounds()
             raise UnwillingError(
-                LOST_MEMORY,
+                OLDER_SERVER if kept and min(kept) > accepted else LOST_MEMORY,
                 f"the server continues from round {accepted}, but the rounds kept in {self.memory.folder} are: "
                 f"{self.memory.listed()}; restore the folder from a backup, or let the operator of the server begin "
                 f"anew with this silo: fedamp federation readmit FOLDER {self.config.name}",
