@@ -96,7 +96,7 @@ def test_bad_paths_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a file alone is not a federation") as raised:
         read_silos(path)
     one_line(raised)
-    with pytest.raises(ValueError, match="there is no silo") as raised:
+    with pytest.raises(ValueError, match="there is no file or folder") as raised:
         read_silo(tmp_path / "b.csv")
     one_line(raised)
     with pytest.raises(ValueError, match="is not a silo's file"):
@@ -121,3 +121,8 @@ def test_unreadable_files_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match="can't be read: Permission denied") as raised:
         read_silos(tmp_path)
     one_line(raised)
+
+
+def test_a_file_that_is_not_there_is_called_a_file(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no file .*patients\.csv"):
+        find_silos(tmp_path / "patients.csv")

@@ -24,7 +24,7 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
         return {found.what: found.fault for found in checkup.check(bundle, path, offline=True) if found.fault}
 
     assert faults() == {}
-    assert "there is no silo" in faults(tmp_path / "gone.npz")["data"]
+    assert "there is no file or folder" in faults(tmp_path / "gone.npz")["data"]
     other = tmp_path / "other.npz"
     np.savez(other, x=np.zeros((9, 5), np.float32), y=np.arange(9) % 3)
     assert "shape (5,)" in faults(other)["data"]

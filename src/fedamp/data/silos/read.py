@@ -41,6 +41,8 @@ def find_silos(folder: Path) -> dict[str, Path]:
     folder = Path(folder)
     where = shown(folder)
     if not os.path.exists(folder):
+        if folder.suffix.lower() in KINDS:
+            raise UserError(f"there is no file {where}")
         raise UserError(f"there is no folder {where}; expected one with a file or a sub-folder for each silo")
     if not os.path.isdir(folder):
         raise UserError(
@@ -71,7 +73,7 @@ def read_silo(path: Path, label: str | None = None, drop: Collection[str] = ()) 
     """
     path = Path(path)
     if not os.path.exists(path):
-        raise UserError(f"there is no silo {shown(path)}; expected a .npz or .csv file, or a folder of them")
+        raise UserError(f"there is no file or folder {shown(path)}; expected a .npz or .csv file, or a folder of them")
     if not os.path.isdir(path):
         return _read_file(path, path.stem, label, drop)
     parts = _entries(path)

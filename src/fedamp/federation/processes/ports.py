@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from fedamp.errors import UserError
@@ -15,9 +16,9 @@ def check_port(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        raise UserError(
-            f"can't listen on {host}:{port} ({error.strerror}); stop what uses it, or give another --port"
-        ) from None
+        used = error.errno == errno.EADDRINUSE
+        cure = "stop what uses it, or give another --port" if used else "give another --host or --port"
+        raise UserError(f"can't listen on {host}:{port} ({error.strerror}); {cure}") from None
 
 
 def free_port() -> int:
