@@ -159,7 +159,7 @@ def test_a_silo_that_announces_without_end_fills_no_memory(folder):
     with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
         grid.push_messages(question(grid))
         reply, state = echo(wait_for(line)), grid.link.state
-        objects.pieces_of(reply)
+        objects.in_pieces(reply)
         tree = get_object_tree(reply)
         missing, _ = line.send(reply, tree, 0.0)
         known = len(state.object_store)
@@ -181,7 +181,7 @@ def test_a_list_of_pieces_has_an_end(folder):
     with server(folder) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
         grid.push_messages(question(grid))
         reply = echo(wait_for(line))
-        objects.pieces_of(reply)
+        objects.in_pieces(reply)
         known = len(grid.link.state.object_store)
         names = [ObjectTree(object_id=f"{index:064x}") for index in range(MOST_LISTED // 64)]
         assert not line.send(reply, ObjectTree(object_id=reply.metadata.message_id, children=names), 0.0)[0]

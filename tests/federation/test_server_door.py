@@ -256,7 +256,7 @@ def wait_for(line):
 def half(message):
     """A reply with the list of its pieces, none of which is sent."""
     reply = echo(message)
-    objects.pieces_of(reply)
+    objects.in_pieces(reply)
     return reply, get_object_tree(reply)
 
 

@@ -25,13 +25,14 @@ def make_key_pair(name: str) -> tuple[bytes, bytes]:
     return private, _line(key.public_key()) + f" {name}\n".encode()
 
 
-def key_digest(public: bytes) -> str:
-    """Return a silo's identity: the SHA-256, in hex, of its public key as Flower's server app is given it.
+def as_registered(public: bytes) -> bytes:
+    """Return a public line as Flower knows a registered key: PEM (SubjectPublicKeyInfo)."""
+    return read_public(public).public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
-    Flower turns the OpenSSH line into PEM (SubjectPublicKeyInfo) when a key is registered; those bytes are hashed.
-    """
-    pem = read_public(public).public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(pem).hexdigest()
+
+def key_digest(public: bytes) -> str:
+    """Return a silo's identity: the SHA-256, in hex, of its public key as it is registered."""
+    return hashlib.sha256(as_registered(public)).hexdigest()
 
 
 def fingerprint(public: bytes) -> str:

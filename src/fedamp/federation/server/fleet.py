@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from fedamp.errors import UserError
+from fedamp.federation.processes import rotation
 from fedamp.federation.processes.ports import check_port
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server.link import Link
@@ -52,7 +53,6 @@ MOST_CONNECTIONS = 400
 and which the record needs too. A silo has one or two."""
 IDLE = 5  # seconds without a request
 TO_START, TO_END = 30.0, 5.0  # seconds to wait for
-LOG_BYTES, LOG_FILES = 10 << 20, 3
 
 
 def make_app(link: Link) -> FastAPI:
@@ -148,7 +148,7 @@ def listening(link: Link, host: str, port: int, server: Path, log: Path) -> Iter
 def _logging_to(log: Path) -> Iterator[None]:
     """Let Flower and the web server write to a file of bounded size, not to the terminal."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
+    handler = RotatingFileHandler(log, maxBytes=rotation.LIMIT, backupCount=rotation.KEPT, encoding="utf-8")
     handler.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     loggers = [logging.getLogger(name) for name in ("flwr", "uvicorn")]

@@ -11,14 +11,13 @@ from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
 from flwr.supercore.run import Run
 
 from fedamp.federation.server.lateness import Lateness
 from fedamp.federation.server.link import Link
 from fedamp.federation.wire.encoding import RefusedError
 from fedamp.federation.wire.messages import UNREADABLE
-from fedamp.federation.wire.objects import gather, pieces_of, put_together
+from fedamp.federation.wire.objects import gather, in_pieces, put_together
 
 TICK = 0.02
 """Seconds between two looks for replies."""
@@ -65,9 +64,7 @@ class LinkGrid(Grid):
         state = self.link.state
         names = []
         for message in messages:
-            pieces = pieces_of(message)
-            with no_object_id_recompute():
-                tree = get_object_tree(message)
+            pieces, tree = in_pieces(message)
             name, session = message.metadata.message_id, state.start_session(self.link.run)
             bare = remove_content_from_message(message)
             stored, missing = state.store_message_and_object_tree(bare, tree, session)

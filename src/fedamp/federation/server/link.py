@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 from flwr.app import Message
 from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NODE_ID
 from flwr.proto.message_pb2 import ObjectTree
@@ -23,6 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 
 from fedamp.errors import UserError
+from fedamp.federation.silo_keys import as_registered
 
 MOST_LISTED = 1 << 20
 """Bytes of the list of a reply's pieces: some 15,000 of them, and an array's have 5 MiB each."""
@@ -127,10 +126,9 @@ class Link:
     def register(self, name: str, public: bytes) -> None:
         """Let the silo connect that holds the private half of this key, an OpenSSH line."""
         try:
-            key = serialization.load_ssh_public_key(public)
-        except (ValueError, UnsupportedAlgorithm):
-            raise UserError(f"the public key of silo {name} is damaged; expected the line that `init` wrote") from None
-        pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+            pem = as_registered(public)
+        except UserError as error:
+            raise UserError(f"the public key of silo {name} is damaged: {error}") from None
         self.nodes[name] = self.state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, pem, 0, name=name)
 
     def unregister(self, name: str) -> None:

@@ -40,7 +40,7 @@ def check_whole(folder: Path) -> None:
     if not never and (saved is None or known != list(range(saved.k + 1))):
         raise UserError(
             f"{folder} has lines up to round {played}, but no checkpoint that fits them, so it is damaged; restore the "
-            "folder from a backup, or move it away to start afresh"
+            f"folder from a backup, or move it away and delete {folder.parent / BEGUN} to start afresh"
         )
 
 

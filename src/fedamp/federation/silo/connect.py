@@ -21,9 +21,9 @@ from fedamp.federation.silo import diary
 
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 TICK, PATIENCE = 0.5, 20.0
-CONNECTED = "connected to the server"  # in the words of `node`
+CONNECTED = "connected to the server"  # what `node` says as soon as it is
 ACTIVATION, TURNED_AWAY = "Failed to activate SuperNode", "401 Unauthorized"  # in Flower's
-NODE, LOG = "node.toml", "node.log"
+NODE, LOG = "node.toml", "node.log"  # what `node` is told, and its output
 Say = Callable[[str], None]
 
 
@@ -42,7 +42,7 @@ def command_of(bundle: Path, data: Path, alone: bool = False, max_rounds: int | 
 def up(
     silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False, max_rounds: int | None = None
 ) -> None:
-    """Take part until Ctrl-C; whenever Flower's program ends, it is started again."""
+    """Take part until Ctrl-C; whenever the process that does so ends, it is started again."""
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
     run.mkdir(mode=0o700, exist_ok=True)

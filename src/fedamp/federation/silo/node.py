@@ -21,7 +21,7 @@ from typing import Any, cast
 from cryptography.hazmat.primitives import serialization
 from flwr.app import Context, Message, RecordDict
 from flwr.proto.message_pb2 import ObjectTree
-from flwr.supercore.inflatable.inflatable_object import get_object_tree, iterate_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPullError,
     ObjectPushError,
@@ -34,10 +34,9 @@ from flwr.supernode.fleet_http_connection import http_request_response
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import launch
 from fedamp.federation.silo.app import app
-from fedamp.federation.wire.objects import pieces_of
+from fedamp.federation.silo.connect import CONNECTED, NODE
+from fedamp.federation.wire.objects import in_pieces
 
-NODE = "node.toml"  # in BUNDLE/run: where bundle and data are, and what the silo does
-CONNECTED = "connected to the server"
 SOON, SELDOM, SLOWER = 0.05, 1.0, 1.2
 """Seconds between two questions for work: soon after a reply, then more and more seldom."""
 PIECE, PATIENCE = 0.03, 600.0
@@ -71,9 +70,7 @@ class Line:
 
     def answer(self, reply: Message, seconds: float) -> None:
         """Announce a reply, and send the pieces that the server does not have yet; `seconds`: how long it took."""
-        pieces = pieces_of(reply)
-        with no_object_id_recompute():
-            tree = get_object_tree(reply)
+        pieces, tree = in_pieces(reply)
         missing, session = self.send(reply, tree, seconds)
         for name in missing:
             self.push(reply.metadata.run_id, session, name, pieces[name])

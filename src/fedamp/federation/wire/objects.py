@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from flwr.app import Array, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.app.message.arraychunk import ArrayChunk
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_body,
     get_object_head_values_from_object_content,
+    get_object_tree,
     get_object_type_from_object_content,
     no_object_id_recompute,
 )
@@ -35,11 +37,12 @@ def most_bytes(template: Rows) -> int:
     return SPARE + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def pieces_of(message: Message) -> dict[str, bytes]:
-    """Return a message in pieces, each by its hash; the message gets its own hash as its number."""
+def in_pieces(message: Message) -> tuple[dict[str, bytes], ObjectTree]:
+    """Return a message's pieces, each by its hash, and the list of them; its own hash becomes the message's number."""
     with no_object_id_recompute():
         message.metadata.__dict__["_message_id"] = message.object_id
-        return {name: piece.deflate() for name, piece in get_all_nested_objects(message).items()}
+        pieces = {name: piece.deflate() for name, piece in get_all_nested_objects(message).items()}
+        return pieces, get_object_tree(message)
 
 
 def gather(root: str, find: Callable[[str], bytes | None]) -> dict[str, bytes] | None:
