@@ -19,6 +19,10 @@ NAMED = ("setting", "model", "method")
 
 DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
+LATER = ("alone", "take_home")
+"""Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
+is still the same run, in the same folder."""
+
 GIVEN = "given"
 """The data and the setting of clients whose samples were handed over from Python."""
 
@@ -198,10 +202,9 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the named choices as tables: what goes to JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        if not self.alone:
-            del values["alone"]  # runs that were written down before there was such a field stay the same runs
-        if self.take_home == RunConfig.take_home:
-            del values["take_home"]  # so that a run from before this setting is still the same run, in the same folder
+        for name in LATER:
+            if values[name] == getattr(RunConfig, name):
+                del values[name]
         for name in NAMED:
             choice: Named = values[name]
             # JSON has no word for infinity, which is a sigma like any other.
