@@ -6,11 +6,12 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from fedamp.config import RunConfig
+    from fedamp.config.metrics import Metric
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
     from fedamp.runs.result import Result
 
-__all__ = ["Result", "RunConfig", "__version__", "make_method", "run"]
+__all__ = ["Metric", "Result", "RunConfig", "__version__", "make_method", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from fedamp.config import RunConfig
 
         return RunConfig
+    if name == "Metric":
+        from fedamp.config.metrics import Metric
+
+        return Metric
     if name == "Result":
         from fedamp.runs.result import Result
 

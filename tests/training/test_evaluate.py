@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from fedamp.records.summaries import score_table, summarise, worse_off
-from fedamp.training.evaluate import evaluate, sample_errors
+from fedamp.training.evaluate import evaluate
+from fedamp.training.sample_errors import sample_errors
 from helpers import Federation, mlp
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
+from fedamp.config.metrics import info
 from fedamp.errors import UserError
 
 Flag = typer.Option
@@ -90,7 +91,7 @@ def silo_models(bundle: Bundle) -> None:
     if not kept:
         raise UserError(f"{folder} has no models yet; they come with the first round")
     metric = kept[0].metric
-    table = Table("model", "of round", f"{metric} on validation samples", "on test samples")
+    table = Table("model", "of round", f"{info(metric).short} on validation samples", "on test samples")
     for one in kept:
         scores = (_score(value, metric) for value in (one.validation, one.test))
         table.add_row(one.name, str(one.round), *scores)
@@ -107,7 +108,7 @@ def silo_models(bundle: Bundle) -> None:
 
 
 def _score(value: float | None, metric: str) -> str:
-    return "-" if value is None else in_words(100 * value if metric == "accuracy" else value, metric)
+    return "-" if value is None else in_words(info(metric).factor * value, metric)
 
 
 @silo_app.command("status")

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
@@ -98,7 +99,7 @@ def mean_of(line: Mapping[str, Any], entry: str, poisoned: Collection[int] = ())
     if found is None:
         return ""
     mean, metric = found
-    return in_words(mean, metric) if metric == "accuracy" else f"RMSE {in_words(mean, metric)}"
+    return info(metric).named(mean) if math.isfinite(mean) else f"{info(metric).short} {NOT_FINITE}"
 
 
 def in_words(score: float | None, metric: str) -> str:
@@ -107,11 +108,7 @@ def in_words(score: float | None, metric: str) -> str:
     >>> in_words(97.126, "accuracy"), in_words(0.51239, "rmse"), in_words(None, "rmse")
     ('97.13 %', '0.5124', 'not finite')
     """
-    from fedamp.records.summaries import NOT_FINITE
-
-    if score is None or not math.isfinite(score):
-        return NOT_FINITE
-    return f"{score:.2f} %" if metric == "accuracy" else f"{score:.4g}"
+    return info(metric).text(score)
 
 
 def take_home_in_words(home: Mapping[str, Any], metric: str) -> str:
@@ -125,6 +122,12 @@ def take_home_in_words(home: Mapping[str, Any], metric: str) -> str:
     )
 
 
+def other_metrics_in_words(result: Mapping[str, Any]) -> str:
+    """Return the usual metrics of what clients take home, on all clients' test samples together; "" if unknown."""
+    found = result.get("metrics") or {}
+    return ", ".join(info(name).with_name(each["pooled"]) for name, each in found.items() if each["pooled"] is not None)
+
+
 def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     """Show the result of a run, or print it as one line of JSON."""
     if as_json:
@@ -133,7 +136,7 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("method", result["method"])
     best, last, worst = (in_words(result[name], result["metric"]) for name in ("best", "last", "worst"))
-    what = "best mean test accuracy" if result["metric"] == "accuracy" else "lowest mean test error (RMSE)"
+    what = info(result["metric"]).best_mean
     when = "in any round" if result["best"] is None else f"(round {result['best_round']})"
     table.add_row(what, f"{best} {when}")
     table.add_row("after the last round", last)
@@ -141,6 +144,10 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     if home := result.get("take_home"):
         table.add_row("chosen to take home", take_home_in_words(home, result["metric"]))
     facts = Facts.of(result["facts"])
+    if text := other_metrics_in_words(result):
+        table.add_row("all test samples together", text)
+    if facts.positive is not None and info(result["metric"]).by_positive:
+        table.add_row("positive class", facts.positive)
     if facts.shared_samples:
         table.add_row("training samples that clients share", str(facts.shared_samples))
     if facts.note:

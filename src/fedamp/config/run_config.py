@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp import __version__, checks
+from fedamp.config.metrics import METRICS, OWN
 from fedamp.errors import UserError
 from fedamp.fields import about, explained, field_list
 
@@ -19,7 +20,10 @@ NAMED = ("setting", "model", "method")
 
 DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
-LATER = ("alone", "take_home")
+LATER = (
+    *("alone", "take_home"),
+    *("metric", "positive", "class_weights", "loss_code", "metric_code"),
+)
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
 
@@ -91,6 +95,24 @@ class RunConfig:
         choices=("auto", "classification", "regression"),
         group=SILOS,
     )
+    metric: str = about(
+        "auto",
+        f"What models are judged by: {', '.join(METRICS)}; auto is accuracy, or rmse for a regression.",
+        group=WHAT,
+    )
+    positive: str | None = about(
+        None,
+        "Of two classes, the positive one, which f1, auc and average-precision are about; by default the one that "
+        "sorts last.",
+        group=SILOS,
+    )
+    class_weights: str = about(
+        "none",
+        "balanced weighs each client's training loss by n / (classes * count), so that its rare classes count as much "
+        "as its frequent ones.",
+        choices=("none", "balanced"),
+        group=TRAINING,
+    )
     label: str | None = about(None, "The csv column to predict.", group=SILOS)
     held_out: float = about(0.2, "Share of each silo's samples held out for testing.", range="0 to 1", group=SILOS)
     label_noise: float = about(0.0, "Share of wrong training labels.", range="0 to 1", group=FAULTS)
@@ -138,6 +160,8 @@ class RunConfig:
     )
     schema: str | None = about(None, "A file with the schema that the silos agreed on.", group=SILOS)
     model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
+    loss_code: str | None = None  # digest of a loss, or of a metric, that was given from Python
+    metric_code: str | None = None
     version: str = __version__
     compile: str = about(
         "auto",
@@ -169,6 +193,10 @@ class RunConfig:
         for name, explanation in explained(self).items():
             if explanation.choices:
                 checks.one_of(name, getattr(self, name), explanation.choices)
+        if self.metric != "auto" and not self.metric.startswith(f"{OWN}:"):
+            checks.one_of("metric", self.metric, ("auto", *METRICS))
+        if self.positive is not None:
+            object.__setattr__(self, "positive", str(self.positive))
         checks.truth("deterministic", self.deterministic)
         checks.truth("alone", self.alone)
         checks.share("held_out", self.held_out)

@@ -36,6 +36,9 @@ class Clients:
     scale: Tensor | None = None
     copy_of: Tensor | None = None  # (N,) which sample of the pool each one is a copy of; None: there are no copies
     digests: tuple[bytes, ...] | None = None  # of silos' files: what each row of the pool holds; see `lots`
+    class_weights: Tensor | None = (
+        None  # (n, classes) of a training sample's loss, by client and class; None: all alike
+    )
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -86,6 +89,7 @@ class Clients:
             test=pick(self.test),
             validation=pick(self.validation),
             groups=None if self.groups is None else tuple(self.groups[i] for i in chosen),
+            class_weights=None if self.class_weights is None else self.class_weights[chosen],
         )
 
     def samples(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,6 +99,22 @@ class Clients:
             shift = 0 if self.shift is None else self.shift
             x = (x.to(self.scale.dtype) - shift) / self.scale
         return x, y
+
+    def balanced(self, num_classes: int) -> Clients:
+        """Return clients that weigh a sample's training loss by n / (classes * count): all classes count alike.
+
+        Each client's weights are from its own training samples alone, which only it can count: of the classes that it
+        has. One that it lacks has the weight 0, which no sample gets.
+        """
+        rows = []
+        for positions in self.train:
+            count = self.y[positions].bincount(minlength=num_classes).double()
+            rows.append(torch.where(count > 0, len(positions) / ((count > 0).sum() * count.clamp(min=1)), 0))
+        return replace(self, class_weights=torch.stack(rows))
+
+    def weights(self, i: Tensor | int, y: Tensor) -> Tensor | None:
+        """Return the weights of targets of the clients at positions i, which broadcast; None if all are alike."""
+        return None if self.class_weights is None else self.class_weights[i, y]
 
     def few(self) -> Tensor:
         """Return three training inputs of each of two clients, `(2, 3, ...)`, to try a model with.
@@ -121,6 +141,7 @@ class Clients:
             shift=None if self.shift is None else self.shift.to(device),
             scale=None if self.scale is None else self.scale.to(device),
             copy_of=None if self.copy_of is None else self.copy_of.to(device),
+            class_weights=None if self.class_weights is None else self.class_weights.to(device),
         )
 
     def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:

@@ -13,6 +13,8 @@ from fedamp.config.sources import read_toml, with_flags, with_model_code, with_o
 from fedamp.data.silos.schema import Schema, check_agreed
 from fedamp.errors import UserError
 from fedamp.fields import explained
+from fedamp.runs.judging import NOTHING_OWN, judged_task
+from fedamp.runs.material import outputs_of
 
 SIMULATED = (
     *("data", "setting", "clients", "schema", "alone"),
@@ -36,4 +38,7 @@ def configured_for(
     values = with_overrides({**values, "task": schema.task}, overrides)
     if ":" in (spec := Named.of(values.get("model", RunConfig.model)).name):
         models.load_builder(spec)  # a model that can't be loaded is an error now, not at the first silo
-    return RunConfig.of({**with_model_code(values), "data": name, "setting": "natural", "clients": silos})
+    config = RunConfig.of({**with_model_code(values), "data": name, "setting": "natural", "clients": silos})
+    outputs, task = outputs_of(schema)
+    judged_task(config, task, outputs, schema, NOTHING_OWN)  # a metric that does not fit is an error now, too
+    return config

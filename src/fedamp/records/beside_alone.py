@@ -2,9 +2,12 @@
 
 Two models answer the same held-out samples of a client. Where they do equally well, nothing is learned. If they were
 equally good, each would be the better one on half of the others: the exact sign test (McNemar's, for right and wrong
-answers), one-sided, which holds for a handful of samples too. Over the clients, p is adjusted (Benjamini and Hochberg
-1995): of the clients named, a share of at most LEVEL is expected to be named by chance; where nobody is worse off,
-anybody is named with about that probability: the two models were chosen on the same samples, which helps both.
+answers), one-sided, which holds for a handful of samples too. For metrics that do not count samples (log loss, AUC,
+F1) a sample speaks by its part in the difference of the two scores, and the sign of each part is a fair coin's: a few
+positive samples weigh as much as many negative ones, and are as uncertain as few. Over the clients, p is adjusted
+(Benjamini and Hochberg 1995): of the clients named, a share of at most LEVEL is expected to be named by chance; where
+nobody is worse off, anybody is named with about that probability: the two models were chosen on the same samples,
+which helps both.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedamp.records.summaries import NOT_FINITE, higher_is_better
+from fedamp import seeds
+from fedamp.config.metrics import RANKS, SIGN, info
+from fedamp.records.summaries import higher_is_better
+
+FLIPS, AT_ONCE = 4095, 256
+"""How often signs are drawn, and how many draws are held in memory at once."""
 
 LEVEL = 0.05
 """The share of false warnings that is put up with."""
@@ -69,6 +77,8 @@ class BesideAlone:
         lower, higher = sum(gain < 0 for gain in gains), sum(gain > 0 for gain in gains)
         needed = enough(len(self.samples))
         few = "" if min(self.samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
+        if info(self.metric).paired != SIGN:
+            few = "; few samples of a class say little"
         home, alone = (_mean_text(models.validation or [], self.metric) for models in (self.home, self.alone))
         least, most = min(self.samples), max(self.samples)
         on = f"{least}" if least == most else f"{least} to {most}"
@@ -98,8 +108,10 @@ def beside_alone(
     metric: str, home: Models, alone: Models, errors: tuple[Errors, Errors], counted: Sequence[bool]
 ) -> BesideAlone:
     """Return what the errors of both on the same held-out samples say; who is not `counted` is never worse off."""
-    wins = [_wins(*both) for both in zip(*errors, strict=True)]
-    p = adjusted([sign_test(alone_better, home_better) for home_better, alone_better in wins], counted)
+    scores = zip(home.validation or [], alone.validation or [], strict=True)
+    if info(metric).paired != SIGN:  # who has a score by neither has samples that do not define one
+        counted = [mine and pair != (None, None) for mine, pair in zip(counted, scores, strict=True)]
+    p = adjusted([paired_p(metric, *both, i) for i, both in enumerate(zip(*errors, strict=True))], counted)
     gains = _gains(home.validation or [], alone.validation or [], metric)
     worse = tuple(i for i, each in enumerate(p) if each <= LEVEL and gains[i] < 0)
     return BesideAlone(metric, home, alone, [len(each) for each in errors[0]], p, worse)
@@ -115,6 +127,36 @@ def _wins(home: NDArray[np.float64], alone: NDArray[np.float64]) -> tuple[int, i
     """Return on how many samples home, and on how many alone, is the better one."""
     home, alone = (np.where(np.isnan(errors), np.inf, errors) for errors in (home, alone))
     return int((home < alone).sum()), int((alone < home).sum())
+
+
+def paired_p(metric: str, home: NDArray[np.float64], alone: NDArray[np.float64], client: int) -> float:
+    """Return how likely errors at home would exceed those alone by as much if both models were equally good."""
+    if info(metric).paired == SIGN:
+        home_better, alone_better = _wins(home, alone)
+        return sign_test(alone_better, home_better)
+    # Of ranks, positive and negative samples each tell the whole difference: together they tell it twice.
+    return sign_flips(home, alone, tells=2 if info(metric).paired == RANKS else 1, client=client)
+
+
+def sign_flips(home: NDArray[np.float64], alone: NDArray[np.float64], tells: int = 1, client: int = 0) -> float:
+    """Return how likely the sum of samples' differences is so large if the sign of each is a fair coin's.
+
+    `tells` is how often that sum holds the difference of the two scores. Of few large differences, p stays large.
+
+    >>> sign_flips(np.array([1.0, 1.0, 1.0]), np.zeros(3)) > 0.1, sign_flips(np.ones(20), np.zeros(20)) < 0.001
+    (True, True)
+    """
+    worst = 1e6  # of a model that is not finite; a difference of two such is none
+    parts = np.nan_to_num(home, nan=worst, posinf=worst) - np.nan_to_num(alone, nan=worst, posinf=worst)
+    parts = parts[parts != 0]
+    seen = parts.sum() / tells
+    if not len(parts) or seen <= 0:
+        return 1.0
+    stream, reached = seeds.generator(0, "signs of differences", client), 0
+    for begin in range(0, FLIPS, AT_ONCE):
+        signs = 2.0 * stream.integers(0, 2, (min(AT_ONCE, FLIPS - begin), len(parts)), dtype=np.int8) - 1
+        reached += int((signs @ parts >= seen * (1 - 1e-12)).sum())
+    return (1 + reached) / (1 + FLIPS)
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -164,7 +206,5 @@ def client_name(i: int, names: Sequence[str] | None) -> str:
 
 
 def score_text(score: float | None, metric: str) -> str:
-    """Return an accuracy in percent, or an error."""
-    if score is None or not math.isfinite(score):
-        return NOT_FINITE
-    return f"{score:.1f} %" if metric == "accuracy" else f"RMSE {score:.4g}"
+    """Return a score, as it is shown, with its unit or its name."""
+    return info(metric).named(score, digits=1)

@@ -19,6 +19,8 @@ class Facts:
     shared_test_samples: int | None = None
     note: str | None = None  # about the data, for people: which files, which columns became which inputs
     task: str | None = None  # "classification" or "regression"
+    positive: str | None = None  # of two classes, the positive one
+    undefined: list[int] | None = None  # clients whose test samples do not define the metric, by position
     poisoned: list[int] | None = None  # numbers of the clients that send poisoned models
     sizes: list[int | None] | None = None  # training samples; None for a silo that never joined a federation
     test_sizes: list[int] | None = None

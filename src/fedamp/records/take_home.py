@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedamp.records.summaries import Line, finite, higher_is_better, in_unit
+from fedamp.config.metrics import info
+from fedamp.records.summaries import Line, finite, higher_is_better, in_unit, mean_of_known, recorded_score
 
 ENTRIES = ("own", "received", "between")
 """The models to choose from; of equally good ones that are not the method's own, the first."""
@@ -40,12 +41,16 @@ class Candidate:
 def pooled(scores: NDArray[np.float64], losses: NDArray[np.float64], sizes: Sequence[int], metric: str) -> list[float]:
     """Return score and loss on all held-out samples together, from those of each client, `(m,)`, on its own.
 
-    A client counts by its samples; one of size 0 does not. Means are weighted by the sizes, of errors (RMSE) it is the
-    squares. One unknown value (nan) makes the result unknown.
+    A client counts by its samples; one of size 0 does not, nor does one whose samples do not define the metric: it has
+    a loss and no score. Means are weighted by the sizes, of errors (RMSE) it is the squares. An AUC, an F1 or an R2 of
+    all samples does not follow from the clients' own: for them the weighted mean stands, since silos send no outputs,
+    and a federation must choose as a run does. One unknown value (nan) makes the result unknown.
     """
     weights = np.asarray(sizes, dtype=np.float64)
-    counts = weights > 0
-    power = 1 if higher_is_better(metric) else 2
+    counts = (weights > 0) & ~(np.isnan(scores) & ~np.isnan(losses))
+    power = info(metric).power
+    if not counts.any():
+        return [math.nan, math.nan]
     with np.errstate(over="ignore"):
         mean, loss = (np.average(values[counts], weights=weights[counts]) for values in (scores**power, losses))
     return [float(mean ** (1 / power)), float(loss)]
@@ -104,12 +109,13 @@ def _known(
 ) -> NDArray[np.float64]:
     """Return scores and losses `(2, m)`; those of a client that is absent, or was refused, are its last ones, or nan.
 
-    A loss that is not finite is written as None, like that of an absent client, who has no score either.
+    A loss that is not finite is written as None, like that of an absent client, who has no score either. A client with
+    a loss and no score is there, and its samples do not define the metric.
     """
-    scores = np.array([np.nan if value is None else float(value) for value in found[metric]])
+    scores = np.array([recorded_score(value, metric) for value in found[metric]])
     losses = np.array([np.inf if value is None else float(value) for value in found["loss"]])
     now = np.stack([scores, losses])
-    absent = np.isnan(scores) | np.array([str(i) in refused for i in range(len(scores))])
+    absent = np.isnan(scores) & np.isinf(losses) | np.array([str(i) in refused for i in range(len(scores))])
     now[:, absent] = np.nan if last is None else last[:, absent]
     return now
 
@@ -134,7 +140,7 @@ class TakeHome:
             for entry, one in said.best.items()
         }
         counted = [score for score, size in zip(scores, said.sizes, strict=True) if size > 0]
-        return cls(rule, said.choice.entry, said.choice.round, float(np.mean(counted)), list(scores), shown)
+        return cls(rule, said.choice.entry, said.choice.round, mean_of_known(counted), list(scores), shown)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for what is not finite."""

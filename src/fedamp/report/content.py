@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from fedamp.config.metrics import info
 from fedamp.records.facts import Facts
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.groups import Block, Group
 from fedamp.report.render import best_score, cells, chose, footnotes, headings
 from fedamp.report.table import ALONE, Row
 
-UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation")
+UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights")
 """Settings that are named only if they were used."""
 
 
@@ -113,7 +114,8 @@ def _lead(block: str, rows: Sequence[Row]) -> Lead:
         diverged = any(row.best is not None and math.isinf(row.best) for row in rows)
         return Lead("No method has a finite mean: models diverged." if diverged else "No round has been scored yet.")
     best = _best(scored)
-    unit = " %" if best.higher else ""
+    about = info(best.metric)
+    unit = f" {about.unit}" if about.unit else ""
     rest = ""
     alone = next((row for row in scored if row.method == ALONE), None)
     if alone is best and len(scored) > 1:
@@ -126,7 +128,7 @@ def _lead(block: str, rows: Sequence[Row]) -> Lead:
     return Lead(
         rest=f"{rest}.{unlike}",
         winner=" and ".join(row.method for row in ranked if best_score(row) == best_score(best)),
-        claim="best mean test accuracy" if best.higher else "lowest mean test error (RMSE)",
+        claim=about.best_mean,
         score=f"{best_score(best)}{unit}",
         block=block,
     )
@@ -167,6 +169,7 @@ def _setup(block: Block) -> Terms:
         "seeds": ", ".join(map(str, seeds)),
         "device": facts.device,
         "training samples that clients share": facts.shared_samples,
+        "positive class": facts.positive if info(block.metric).by_positive else None,
         "note": facts.note,
     }
     terms |= {key.replace("_", " "): config[key] for key in UNUSUAL if config.get(key)}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.config.metrics import info
 from fedamp.errors import UserError
 from fedamp.report.groups import Block, Group
 from fedamp.report.run_scores import Trial
@@ -25,7 +26,7 @@ def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     return [
         {
             "label": block.label,
-            "metric": "accuracy, %" if block.higher else "RMSE (lower is better)",
+            "metric": info(block.metric).label,
             "higher": block.higher,
             "methods": [_method(group, share) for group in block.groups if group.trials],
         }

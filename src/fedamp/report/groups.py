@@ -71,7 +71,7 @@ class Block:
 
     @property
     def metric(self) -> str:
-        """What is scored: `accuracy` or `rmse`."""
+        """What is scored: a name of `config.metrics`."""
         return next((trial.metric for group in self.groups for trial in group.trials), "accuracy")
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from itertools import groupby
 
-from fedamp.records.summaries import NOT_FINITE
+from fedamp.config.metrics import NOT_FINITE, PERCENT, info
 from fedamp.report.groups import OTHER_DATA
 from fedamp.report.stats import short_p
 from fedamp.report.table import ALONE, Row
@@ -22,18 +22,21 @@ def headings(rows: Sequence[Row]) -> list[str]:
     against = list(dict.fromkeys(row.against for row in rows if row.against))
     # If a method was run in several ways, the notes say which of them p compares with.
     p = f"p against {against[0] if len(against) == 1 else against[0].split(' ')[0]}" if against else "p"
-    if rows[0].higher:
+    about = info(rows[0].metric)
+    unit = PERCENT if about.name == "accuracy" else about.short + (f", {about.unit}" if about.unit else "")
+    if about.name == "accuracy":
         scores = ["BMTA %", "sd", "last round %", "worst client %", "10th percentile %"]
+    elif about.higher_is_better:
+        scores = [f"best {unit}", "sd", f"last round {unit}", f"worst client {unit}", f"10th percentile {unit}"]
     else:
         scores = [
-            "best RMSE (lowest)",
-            "sd of lowest RMSE",
-            "last round RMSE (lower is better)",
-            "worst client RMSE (highest)",
-            "90th percentile RMSE (lower is better)",
+            f"best {unit} (lowest)",
+            f"sd of lowest {unit}",
+            f"last round {unit} (lower is better)",
+            f"worst client {unit} (highest)",
+            f"90th percentile {unit} (lower is better)",
         ]
     if chose(rows):
-        unit = "%" if rows[0].higher else "RMSE"
         scores += [f"validated {unit}", f"chosen {unit}"]
     return ["method", "seeds", *scores, "worse off than Separate", p, "seconds"]
 
@@ -62,18 +65,16 @@ def best_score(row: Row) -> str:
 
 
 def _digits(row: Row) -> str:
-    return ".2f" if row.higher else ".4g"
+    about = info(row.metric)
+    return ".2f" if about.unit == PERCENT else ".4f" if about.shares else ".4g"
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:
     """Return what a reader needs to know about the numbers."""
-    higher = all(row.higher for row in rows)
-    notes = [
-        "BMTA: the best, over the rounds, of the mean test accuracy over the clients."
-        if higher
-        else "Best RMSE: the lowest, over the rounds, of the mean test error over the clients.",
-        "Last round, worst client, percentile and seconds are means over the seeds.",
-    ]
+    notes = [_best_in_words(metric) for metric in dict.fromkeys(row.metric for row in rows)]
+    notes.append("Last round, worst client, percentile and seconds are means over the seeds.")
+    if without := "; ".join(dict.fromkeys(row.without_score for row in rows if row.without_score)):
+        notes.append(f"Without a score, in no mean and in no p, since test samples do not define one: {without}.")
     if chose(rows):
         notes.append(
             "Validated: the models that a method is scored by, in the round that is best on all clients' held-out "
@@ -107,6 +108,16 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
             f"{NOT_FINITE.capitalize()}: the models of at least one client diverged; a lower learning rate may help."
         )
     return notes
+
+
+def _best_in_words(metric: str) -> str:
+    if metric == "accuracy":
+        return "BMTA: the best, over the rounds, of the mean test accuracy over the clients."
+    if metric == "rmse":
+        return "Best RMSE: the lowest, over the rounds, of the mean test error over the clients."
+    about = info(metric)
+    best = "best" if about.higher_is_better else "lowest"
+    return f"Best {about.short}: the {best}, over the rounds, of the mean test {about.words} over the clients."
 
 
 def _trained(rows: Sequence[Row]) -> list[str]:

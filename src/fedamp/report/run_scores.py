@@ -13,7 +13,15 @@ from fedamp.errors import UserError
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.reading import RunRecord
-from fedamp.records.summaries import Summary, client_means, counted_clients, in_unit, score_table, summarise
+from fedamp.records.summaries import (
+    Summary,
+    client_means,
+    counted_clients,
+    in_unit,
+    line_metric,
+    score_table,
+    summarise,
+)
 from fedamp.records.take_home import TakeHome
 
 RECEIVED = ("fedavg", "fedprox", "autoamp")
@@ -71,6 +79,12 @@ class Trial:
     def means(self) -> NDArray[np.float64]:
         """The mean over the counted clients after every round, `(K,)`."""
         return client_means(self.scores, self.counted)
+
+    @property
+    def without_score(self) -> list[str]:
+        """Clients whose test samples do not define the metric, by name."""
+        names, undefined = self.facts.names, self.facts.undefined or []
+        return [f"client {i}" if names is None else str(names[i]) for i in undefined]
 
     @cached_property
     def take_home(self) -> TakeHome | None:
@@ -135,7 +149,7 @@ def _metric(run: RunRecord) -> str:
     metric = (run.result or {}).get("metric")
     if metric is None:
         scored = [scores for line in run.lines for scores in line.get("test", {}).values()]
-        metric = "rmse" if scored and "rmse" in scored[0] else "accuracy"
+        metric = line_metric(scored[0] if scored else {})
     return str(metric)
 
 

@@ -31,7 +31,7 @@ class Row:
     method: str
     training: str  # rounds, learning rate and the like, if they differ between methods of the block
     seeds: list[int]
-    metric: str  # "accuracy", in percent, or "rmse"
+    metric: str  # a name of `config.metrics`; a score with the unit % is in percent
     best: float | None  # mean over seeds of the best mean over clients: BMTA; for errors the lowest
     sd: float | None  # sample standard deviation of that over seeds; None with one seed
     last: float | None  # after the last round
@@ -48,6 +48,7 @@ class Row:
     validated: float | None = None  # if samples are held out: mean of the models that count, in the round they choose
     chosen: float | None = None  # mean of the models that they choose to be taken home
     chosen_entries: str = ""  # which those are: w, u or the midpoint
+    without_score: str = ""  # names of the clients whose test samples do not define the metric
 
     @property
     def higher(self) -> bool:
@@ -119,6 +120,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
         seconds=_mean(trials, lambda trial: trial.seconds),
         unfinished=group.unfinished,
         repeated=group.repeated,
+        without_score=", ".join(dict.fromkeys(who for trial in trials for who in trial.without_score)),
         **_take_home(trials),
     )
 

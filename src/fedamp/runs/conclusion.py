@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,12 @@ from fedamp.methods.alone_beside import without_alone
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder, read_models
+from fedamp.records.metric_scores import Scored
 from fedamp.records.reading import BEST, MODELS
+from fedamp.records.summaries import counted_clients
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
+from fedamp.runs.metric_table import metric_table
 from fedamp.runs.result import Kept, Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
@@ -56,11 +60,17 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         take_home=take_home,
         taken=None if taken is None else taken.models,
     )
-    result = with_alone(result, setup)
+    result = with_alone(with_metrics(result, setup), setup)
     if journal.folder is not None:
         stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
         journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, stacks)
     return result
+
+
+def with_metrics(result: Result, setup: Setup) -> Result:
+    """Return the result with all usual metrics of what clients take home."""
+    counted = counted_clients(len(setup.clients), result.config.poisoned)
+    return replace(result, metrics=metric_table(setup, result.chosen.models, counted))
 
 
 def _warnings(setup: Setup, journal: Journal) -> list[str]:
@@ -75,11 +85,12 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
     models = read_models(folder.path / MODELS)
     best = read_models(folder.path / BEST) if (folder.path / BEST).exists() else {}
     taken, choice = best.pop(CHOSEN, None), done.get("take_home")
+    again = partial(Kept.of, metric=done["metric"], undefined=Facts.of(done["facts"]).undefined or ())
     return Result(
         config=config,
         history=history,
         summary=summary(config, setup, history),
-        last_models={entry: Kept.of(rows, done["models"][entry]) for entry, rows in models.items()},
+        last_models={entry: again(rows, done["models"][entry]) for entry, rows in models.items()},
         xi=None if xi is None else torch.from_numpy(xi),
         warnings=list(done["warnings"]),
         facts=Facts.of(done["facts"]),
@@ -88,8 +99,9 @@ def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping
         model=setup.trainer.model,
         schema=setup.schema,
         folder=folder.path,
-        best_models={entry: Kept.of(rows, done["best_models"][entry]) for entry, rows in best.items()},
+        best_models={entry: again(rows, done["best_models"][entry]) for entry, rows in best.items()},
         alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
         take_home=None if choice is None else TakeHome.of(choice),
         taken=taken,
+        metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
     )

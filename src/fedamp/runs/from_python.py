@@ -11,6 +11,7 @@ from torch import nn
 
 from fedamp import checks
 from fedamp.config import Named, RunConfig
+from fedamp.config.metrics import Metric
 from fedamp.config.run_config import GIVEN
 from fedamp.config.sources import with_silos
 from fedamp.data.in_memory import as_clients
@@ -19,6 +20,7 @@ from fedamp.methods import Method
 from fedamp.records.folder import RunFolder
 from fedamp.runs.earlier_split import as_begun
 from fedamp.runs.identity import inputs_of
+from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore, play
 from fedamp.runs.material import given_material, load_material
 from fedamp.runs.result import Result
@@ -44,6 +46,10 @@ def run(
     momentum: float = RunConfig.momentum,
     weight_decay: float = RunConfig.weight_decay,
     task: Literal["auto", "classification", "regression"] = "auto",
+    metric: str | Metric = RunConfig.metric,
+    positive: str | int | None = RunConfig.positive,
+    class_weights: Literal["none", "balanced"] = "none",
+    loss: Loss | None = None,
     label: str | None = RunConfig.label,
     held_out: float | None = None,
     label_noise: float = RunConfig.label_noise,
@@ -73,8 +79,10 @@ def run(
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
     numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides if that is
     wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names, tables with
-    a name and parameters, or objects of your own. Parts of a module that are in eval mode (a frozen BatchNorm) stay in
-    it, unless all of it is. The other arguments are the fields of `fedamp.RunConfig`, whose help explains them.
+    a name and parameters, or objects of your own. `metric` is a name, or a `fedamp.Metric` of your own; `loss` is a
+    function of outputs and targets that gives the loss of each sample, or one number. Parts of a module that are in
+    eval mode (a frozen BatchNorm) stay in it, unless all of it is. The other arguments are the fields of
+    `fedamp.RunConfig`, whose help explains them.
     `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
     continues, and a folder of another run, of other data or of another model is an error that says what differs.
     `observer` is called with each round's line, and ends the run by returning False.
@@ -93,6 +101,8 @@ def run(
             "momentum": momentum,
             "weight_decay": weight_decay,
             "task": task,
+            "positive": None if positive is None else str(positive),
+            "class_weights": class_weights,
             "label": label,
             "held_out": held_out,
             "label_noise": label_noise,
@@ -115,7 +125,21 @@ def run(
         }.items()
         if value is not None
     }
-    return _run(checks.plain(values), clients, model, method, data_dir, out, observer)
+    own = _own_parts(values, loss, metric)
+    return _run(checks.plain(values), clients, model, method, own, data_dir, out, observer)
+
+
+def _own_parts(values: dict[str, Any], loss: object, metric: object) -> OwnParts:
+    """Return a loss and a metric that are not chosen by name, and note in the configuration's values what they are."""
+    if loss is not None and not callable(loss):
+        raise UserError(f"loss is {loss!r}; expected a function of outputs and targets, or None for the task's own")
+    if not isinstance(metric, str | Metric):
+        raise UserError(f"metric is {metric!r}; expected a name, or a fedamp.Metric(name, function, higher_is_better)")
+    if isinstance(metric, str):
+        values["metric"] = metric
+    own = OwnParts(loss, metric if isinstance(metric, Metric) else None)
+    values |= own.described()
+    return own
 
 
 def _run(
@@ -123,6 +147,7 @@ def _run(
     clients: int | Iterable[Sequence[Any]] | None,
     model: Choice | nn.Module | Callable[..., nn.Module],
     method: Choice | Method,
+    own: OwnParts,
     data_dir: str | Path | None,
     out: str | Path | None,
     observer: Observer,
@@ -157,5 +182,5 @@ def _run(
     if out is not None:
         material, inputs = as_begun(config, material, inputs_of(config, material, own_model, own_method), Path(out))
         folder = RunFolder(Path(out), inputs)
-    setup = assemble(config, material, own_model, own_method)
+    setup = assemble(config, material, own_model, own_method, own=own)
     return play(config, setup, folder, observer)

@@ -156,7 +156,7 @@ def _uneven(clients: Clients, silos: Sequence[RawSilo], share: float) -> list[st
 def outputs_of(schema: Schema) -> tuple[int, Task]:
     """Return how many outputs a model under this schema has, and what it learns."""
     if schema.labels is None:
-        return 1, regression(schema.target_scale)
+        return 1, regression(schema.target_scale, schema.target_shift)
     return len(schema.labels), CLASSIFICATION
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp.config import RunConfig
+from fedamp.config.metrics import info
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
-from fedamp.records.summaries import Summary, finite, in_unit, score_table
+from fedamp.records.metric_scores import Scored
+from fedamp.records.summaries import Summary, finite, in_unit, recorded_score, score_table
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.rows import Rows
 
@@ -38,7 +40,7 @@ class Kept:
 
     round: int
     models: Rows = field(repr=False)
-    scores: list[float]  # of each client: accuracy in percent, or root mean squared error
+    scores: list[float]  # of each client, as it is shown: accuracy in percent, say; nan where it is not defined
     # The mean validation score by which they were chosen: an accuracy from 0 to 1, or the negative of an error.
     validation: float | None = None
     pooled: bool = False  # whether that is the score on all clients' held-out samples together
@@ -53,9 +55,13 @@ class Kept:
         return {"round": self.round, "scores": self.scores, "validation": self.validation}
 
     @classmethod
-    def of(cls, models: Rows, values: Mapping[str, Any]) -> Kept:
-        """Return models together with the plain values that `to_dict` gave for them."""
-        scores = [math.inf if score is None else score for score in values["scores"]]
+    def of(cls, models: Rows, values: Mapping[str, Any], metric: str = "rmse", undefined: Sequence[int] = ()) -> Kept:
+        """Return models together with the plain values that `to_dict` gave; `undefined` are clients without a score."""
+        worst = recorded_score("inf", metric)
+        scores = [
+            math.nan if i in undefined else worst if score is None else score
+            for i, score in enumerate(values["scores"])
+        ]
         return cls(values["round"], models, scores, values["validation"])
 
 
@@ -79,12 +85,15 @@ class Result:
     take_home: TakeHome | None = None  # if there is validation: what held-out samples choose for the clients
     taken: Rows | None = field(default=None, repr=False)  # and the models that they choose
     alone: BesideAlone | None = None  # what clients would have had alone, if that was trained beside the method
+    # All usual metrics of the `chosen` models on test samples, by name; empty if an earlier version wrote the record.
+    metrics: Mapping[str, Scored] = field(default_factory=dict)
 
     @property
     def bmta(self) -> float:
         """Best mean test accuracy over the rounds, in percent."""
         if self.summary.metric != "accuracy":
-            raise AttributeError("a regression has no accuracy, hence no BMTA; `best` is its lowest mean error")
+            words = info(self.summary.metric).best_mean
+            raise AttributeError(f"this run is not scored by accuracy, hence has no BMTA; `best` is its {words}")
         return self.summary.best
 
     @property
@@ -96,7 +105,7 @@ class Result:
     def scores(self) -> NDArray[np.float64]:
         """Every client's test score after every round, `(K, m)`, of the models that count.
 
-        Accuracies in percent, or for regression root mean squared errors.
+        Accuracies in percent, or for regression root mean squared errors; nan for a client without a score.
         """
         return in_unit(score_table(self.history, self.method.scored, self.summary.metric), self.summary.metric)
 
@@ -115,7 +124,8 @@ class Result:
         home = self.take_home
         if home is not None and home.rule == CHOSEN and self.taken is not None:
             pooled = home.held_out[home.entry].score
-            by = pooled / 100 if self.summary.metric == "accuracy" else -pooled
+            about = info(self.summary.metric)
+            by = pooled / about.factor if about.higher_is_better else -pooled / about.factor
             return Kept(home.round, self.taken, home.scores, by, pooled=True)
         return self.best_models.get(self.method.scored, self.last_models[self.method.scored])
 
@@ -129,7 +139,8 @@ class Result:
         return module.eval()
 
     def __repr__(self) -> str:
-        what = "BMTA" if self.summary.metric == "accuracy" else "lowest RMSE"
+        about = info(self.summary.metric)
+        what = "BMTA" if about.name == "accuracy" else f"{'best' if about.higher_is_better else 'lowest'} {about.short}"
         counts = {"client": len(self.summary.per_client), "round": len(self.scores)}
         sizes = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
         return f"Result({self.config.method.name}, {sizes}, {what} {self.best:.4g})"
@@ -151,4 +162,6 @@ class Result:
         }
         if self.alone is not None:
             values["alone"] = self.alone.to_dict()
+        if self.metrics:
+            values["metrics"] = {name: each.to_dict() for name, each in self.metrics.items()}
         return {name: finite(value) for name, value in values.items()}

@@ -71,7 +71,8 @@ def better(
     counted = torch.tensor(counted_clients(len(setup.clients), config.poisoned))
     for entry, rows in models.items():
         made = k - 1 if entry == "received" else k
-        mean = float(evaluate(setup.trainer, setup.clients, rows, "validation").metric[counted].mean())
+        metric = evaluate(setup.trainer, setup.clients, rows, "validation").metric
+        mean = float(metric[counted & ~metric.isnan()].mean())  # over those whose samples define a score
         score = mean if task.higher_is_better else -mean
         if made > 0 and math.isfinite(score) and (entry not in found or score > found[entry].score):
             found[entry] = Snapshot(made, score, rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedamp import checks
 from fedamp.config import RunConfig
@@ -21,6 +21,15 @@ from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.rows import Rows
+from fedamp.runs.judging import (
+    NOTHING_OWN,
+    OwnParts,
+    check_loss,
+    judged_task,
+    judging_warnings,
+    positive_word,
+    undefined_warnings,
+)
 from fedamp.runs.material import Material, given_material, load_material
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.simulated_faults import Tamper, poison
@@ -74,16 +83,25 @@ def assemble(
     model: Model | None = None,
     method: Method | None = None,
     data_dir: Path | None = None,
+    own: OwnParts = NOTHING_OWN,
+    together: bool = True,
 ) -> Setup:
-    """Return what a configuration describes. Clients, model or method that are given replace what it names."""
+    """Return what a configuration describes. Clients, model, method or own parts that are given replace what it names.
+
+    In a silo the clients are not `together`: there is one, and what the others have is not known.
+    """
     if method is None:
         checks.one_of("method", config.method.name, METHODS)  # before any data is touched
     material = _material(config, clients, data_dir)
+    material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.schema, own))
     device = device_of(config.device)
     clients = _with_label_noise(material, config).hold_out(config.validation, config.seed).to(device)
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(config, shape, material.num_outputs, clients.numbers, model, device)
     method = with_plain_values(method) if method else method_of(config, clients.groups)
+    if config.class_weights == "balanced":
+        clients = clients.balanced(material.num_outputs)
+    unscored, without = undefined_warnings(material.task, clients, material.facts.names, together)
     trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     return Setup(
@@ -92,10 +110,10 @@ def assemble(
         clients=clients,
         w=w,
         choice=choice,
-        facts=_facts(config, material, clients, trainer, choice, method),
+        facts=replace(_facts(config, material, clients, trainer, choice, method), undefined=without or None),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
-        warnings=material.warnings,
+        warnings=(*material.warnings, *judging_warnings(config, material.task, material.schema), *unscored),
     )
 
 
@@ -132,6 +150,7 @@ def _way_of_training(
     )
     with own_stream(config.seed, device):  # whatever is tried here draws from nobody's stream
         check_model(flat, clients, material.num_outputs, material.task)
+        check_loss(material.task, *_few_answers(flat, clients), config.class_weights == "balanced")
         trainer = Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
         choice = choose_engine(config.engine, trainer, clients, w)
     trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk)
@@ -142,6 +161,13 @@ def _way_of_training(
     return trainer, choice
 
 
+def _few_answers(flat: FlatModel, clients: Clients) -> tuple[Tensor, Tensor]:
+    """Return the first model's outputs on some training samples of the first client, and the targets."""
+    x, y = clients.samples(clients.train[0][:3])
+    row = flat.row()
+    return flat(row.params[0], row.buffers[0], x, training=False)[0], y
+
+
 def _facts(
     config: RunConfig, material: Material, clients: Clients, trainer: Trainer, choice: Choice, method: Method
 ) -> Facts:
@@ -149,6 +175,7 @@ def _facts(
     return replace(
         material.facts,
         task=material.task.name,
+        positive=positive_word(material.task, material.schema),
         poisoned=list(config.poisoned),
         sizes=[len(positions) for positions in clients.train],
         test_sizes=[len(positions) for positions in clients.test],

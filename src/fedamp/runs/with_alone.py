@@ -12,7 +12,8 @@ from fedamp.records.summaries import counted_clients, finite, in_unit
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept, Result
 from fedamp.runs.setup import Setup
-from fedamp.training.evaluate import evaluate, sample_errors
+from fedamp.training.evaluate import evaluate
+from fedamp.training.sample_errors import sample_errors
 
 
 def with_alone(result: Result, setup: Setup) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,10 +14,13 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedamp import seeds
+from fedamp.config.metrics import info
 from fedamp.data.clients import Clients, Positions
 from fedamp.models.dropout import CoordinateDropout, dropout_key, own_stream, seed_streams
 from fedamp.rows import Rows
+from fedamp.training.metrics import Function
 from fedamp.training.precision import use_precision
+from fedamp.training.tasks_and_metrics import Task
 
 if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
@@ -33,7 +37,9 @@ same ones in every round, so that rounds and models are compared under the same 
 class Scores:
     """One number per client, `(n,)` each, on the CPU in float64."""
 
-    metric: Tensor  # accuracy, 0 to 1; or for regression the root mean squared error
+    metric: (
+        Tensor  # accuracy, 0 to 1; or another metric. nan: the samples do not define it; infinite: nor do the models
+    )
     loss: Tensor  # mean loss per sample
 
 
@@ -42,42 +48,78 @@ def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
+    task, answers = trainer.task, _Answers(len(rows)) if trainer.task.judge is not None else None
     with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
-        scores = _stacked(trainer, clients, rows, held) if trainer.config.engine == "stacked" else None
+        scores = _stacked(trainer, clients, rows, held, answers) if trainer.config.engine == "stacked" else None
         if scores is None:
             parts = [
-                _one(trainer, clients, rows[slice(i, i + 1)], number, held[i])
+                _one(
+                    trainer, clients, rows[slice(i, i + 1)], number, held[i], None if answers is None else answers.of[i]
+                )
                 for i, number in enumerate(clients.numbers)
             ]
             scores = torch.stack(parts)
     scores = scores.double().cpu()
-    return Scores(metric=trainer.task.finish(scores[:, 0]), loss=scores[:, 1])
+    if answers is not None:
+        metric = torch.tensor([judged(task, *pair) for pair in answers.whole()], dtype=torch.float64)
+    else:
+        metric = task.finish(scores[:, 0]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
+    return Scores(metric=metric, loss=scores[:, 1])
 
 
-def sample_errors(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> list[Tensor]:
-    """Return the error of each client's row on each of its held-out samples: 1 if the answer is wrong, or squared.
+class _Answers:
+    """The outputs of n clients' models and their targets, as they come, part by part."""
 
-    For each client a vector on the CPU in float64; the squared errors are those of standardised targets.
-    """
-    task, held = trainer.task, getattr(clients, on)
+    def __init__(self, n: int) -> None:
+        self.of: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(n)]
 
-    def errors(output: Tensor, y: Tensor) -> Tensor:
-        # The task's own tally, of one sample after the other.
-        tally = vmap(task.tally)(output.to(trainer.model.dtype)[:, None], y[:, None]).double().cpu()
-        return 1 - tally if task.higher_is_better else tally
+    def whole(self) -> list[tuple[Tensor, Tensor]]:
+        """Return all outputs and targets of each client."""
+        return [(torch.cat([one for one, _ in parts]), torch.cat([y for _, y in parts])) for parts in self.of]
 
+
+def judged(task: Task, output: Tensor, y: Tensor) -> float:
+    """Return a client's score by the task's metric; a model that is not finite has the worst that there is."""
+    assert task.judge is not None, "this metric is a mean over samples"
+    output, y = task.in_unit(output, y)
+    return worst_if_broken(task.metric, task.judge, output, y)
+
+
+def worst_if_broken(metric: str, judge: Function, output: Tensor, y: Tensor) -> float:
+    """Return judge(output, y); if outputs are not finite, the worst score there is, unless none is defined anyway."""
+    if bool(output.isfinite().all()):
+        return judge(output, y)
+    if math.isnan(judge(torch.zeros_like(output), y)):
+        return math.nan
+    return (0.0 if info(metric).shares else -math.inf) if info(metric).higher_is_better else math.inf
+
+
+def answers_of(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> list[tuple[Tensor, Tensor]]:
+    """Return each client's outputs and targets on its held-out samples, as metrics see them: on the CPU, in float64."""
+    held: Positions = getattr(clients, on)
     with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
-        return [
-            torch.cat([errors(*each) for each in _passes(trainer, clients, rows[slice(i, i + 1)], number, held[i])])
+        parts = [
+            list(_passes(trainer, clients, rows[slice(i, i + 1)], number, held[i]))
             for i, number in enumerate(clients.numbers)
         ]
+    whole = [(torch.cat([one for one, _ in some]), torch.cat([y for _, y in some])) for some in parts]
+    return [trainer.task.in_unit(output.to(trainer.model.dtype), y) for output, y in whole]
 
 
-def _one(trainer: Trainer, clients: Clients, row: Rows, number: int, positions: Tensor) -> Tensor:
-    """Return mean tally and loss of the client with this number, `(2,)`."""
+def _one(
+    trainer: Trainer,
+    clients: Clients,
+    row: Rows,
+    number: int,
+    positions: Tensor,
+    answers: list[tuple[Tensor, Tensor]] | None = None,
+) -> Tensor:
+    """Return mean tally and loss of the client with this number, `(2,)`; its outputs go to `answers`."""
     total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
     for output, y in _passes(trainer, clients, row, number, positions):
         total += _counts(trainer, output, y)
+        if answers is not None:
+            answers.append((output.to(trainer.model.dtype), y))
     return total / len(positions)
 
 
@@ -112,7 +154,9 @@ def _counts(trainer: Trainer, output: Tensor, y: Tensor) -> Tensor:
     return torch.stack([task.tally(output, y).double(), task.loss(output, y).double() * len(y)])
 
 
-def _stacked(trainer: Trainer, clients: Clients, rows: Rows, held: Positions) -> Tensor | None:
+def _stacked(
+    trainer: Trainer, clients: Clients, rows: Rows, held: Positions, answers: _Answers | None
+) -> Tensor | None:
     """Return mean tally and loss of all clients, `(n, 2)`, or None if they hold unequal numbers of samples."""
     size = len(held[0])
     if any(len(positions) != size for positions in held) or size > BATCH:
@@ -124,6 +168,9 @@ def _stacked(trainer: Trainer, clients: Clients, rows: Rows, held: Positions) ->
         with torch.no_grad():
             output = outputs(trainer, rows[part], x, clients.numbers[part])
             scores[part] = vmap(partial(_counts, trainer))(output, y)
+        if answers is not None:
+            for i, one, mine in zip(range(part.start, part.stop), output.to(trainer.model.dtype), y, strict=True):
+                answers.of[i] = [(one, mine)]
 
     trainer.in_chunks(len(rows), work)
     return scores / size

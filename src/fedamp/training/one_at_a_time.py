@@ -55,6 +55,7 @@ class _Walk:
             for t, batch in enumerate(self.local.batches(self.i), start=1):
                 self.t = t
                 self.x, self.y = clients.samples(batch)
+                self.weight = clients.weights(self.i, self.y)
                 moves = directions(self.params, self.grad, **context)
                 for name, move in moves.items():
                     self.config.optimizer.step(self.params[name], move, self.moments[name], self.t, pull)
@@ -65,7 +66,7 @@ class _Walk:
         with CoordinateDropout(self.key, self.t):
             # A copy: a module may write into its input, and a method may ask for a second gradient of this minibatch.
             output, buffers = self.model(flat, self.buffers[of][0], self.x.clone(), training=True)
-        loss = self.config.task.loss(output.to(flat.dtype), self.y)
+        loss = self.config.task.loss(output.to(flat.dtype), self.y, self.weight)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
         (gradient,) = torch.autograd.grad(loss, flat)

@@ -19,6 +19,7 @@ from fedamp.federation.server.state import ServerState
 from fedamp.federation.server.strategy import RowStrategy
 from fedamp.federation.wire.allowed_metrics import metric_names
 from fedamp.rows import Rows
+from fedamp.runs.judging import NOTHING_OWN, judged_task, positive_word
 from fedamp.runs.material import outputs_of
 from fedamp.runs.parts import first_models, method_of, optimizer_of
 from fedamp.training.batches import Batching
@@ -59,7 +60,10 @@ def open_record(federation: Federation, folder: Path) -> Record:
     flat, first = _first_model(plan, 0)
     batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)
     state = ServerState(method, federation.rules, first, flat.variances, batching.num_steps)
-    facts = TaskFacts(task.name, task.metric, plan.schema.input_shape, outputs, flat.num_params)
+    task = judged_task(plan.config, task, outputs, plan.schema, NOTHING_OWN)
+    facts = TaskFacts(
+        task.name, task.metric, plan.schema.input_shape, outputs, flat.num_params, positive_word(task, plan.schema)
+    )
     return Record(folder, federation, state, facts)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedamp.config.metrics import info
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes.logs import tail
 from fedamp.federation.server.overview import Seen, overview, played, see
@@ -75,13 +76,14 @@ def _lead(found: Mapping[str, Any], here: int) -> str:
 
 def _terms(seen: Seen, found: Mapping[str, Any]) -> dict[str, str]:
     metric = found["metric"]
+    words = metric if metric in ("accuracy", "rmse") else info(metric).words
     worst = "" if found["worst"] is None else f"{score_text(found['worst'], metric)} ({found['worst_silo']})"
     pace = found["round_seconds"]
     terms = {
         "rounds played": f"{found['round']} of {found['rounds']}",
         "time of a round": "" if pace is None else f"{pace:.1f} s, median of the last ones",
-        f"mean {metric}": "" if found["mean"] is None else score_text(found["mean"], metric),
-        f"worst {metric}": worst,
+        f"mean {words}": "" if found["mean"] is None else score_text(found["mean"], metric),
+        f"worst {words}": worst,
         "refused replies": str(found["refused_replies"]),
         "method": found["method"],
         "model": seen.federation.plan.config.model.name,
@@ -106,7 +108,7 @@ def _plots(trial: Trial | None, helps: Any) -> dict[str, Any]:
     xi = xi_of(trial)
     return {
         "curves": {
-            "metric": "accuracy, %" if trial.metric == "accuracy" else "RMSE (lower is better)",
+            "metric": info(trial.metric).label,
             "lines": curves,
         },
         "xi": None if xi is None else weights_of(trial, xi, XI_BYTES),

@@ -9,12 +9,14 @@ status.json    who is in, who is missing and since when
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedamp.config.metrics import info
 from fedamp.federation.moments import now
 from fedamp.federation.plan import Federation, Member
 from fedamp.federation.processes import rotation
@@ -22,6 +24,7 @@ from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import ServerState
 from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
+from fedamp.records.summaries import recorded_score
 
 LOG, STATUS = "log.txt", "status.json"
 ADMIT, READMIT, REMOVE = "admit", "readmit", "remove"
@@ -151,10 +154,18 @@ class OperatorFiles:
 
     def _score_text(self, scores: Sequence[Any]) -> str:
         names = [member.name for member in self.federation.members]
-        known = {name: float(value) for name, value in zip(names, scores, strict=True) if value is not None}
+        about, pairs = info(self.metric), zip(names, scores, strict=True)
+        known = {name: recorded_score(value, self.metric) for name, value in pairs if value is not None}
+        if not known:
+            return f"no silo's test samples define {about.words}"
         mean = sum(known.values()) / len(known)
-        if self.metric == "accuracy":
-            worst = min(known, key=lambda name: known[name])
-            return f"mean accuracy {mean:.2%}, worst {known[worst]:.2%} ({worst})"
-        worst = max(known, key=lambda name: known[name])
-        return f"mean error {mean:.4g}, worst {known[worst]:.4g} ({worst})"
+        worst = (min if about.higher_is_better else max)(known, key=lambda name: known[name])
+        what = "error" if self.metric == "rmse" else about.words
+        shown, least = (_shown(value, self.metric) for value in (mean, known[worst]))
+        return f"mean {what} {shown}, worst {least} ({worst})"
+
+
+def _shown(score: float, metric: str) -> str:
+    """Return a recorded score in words, as a line of the log has it."""
+    about = info(metric)
+    return f"{score:.2%}" if about.factor == 100 else about.text(score) if math.isfinite(score) else f"{score:g}"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedamp.config import Named
+from fedamp.config.metrics import info
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.federation.plan import Federation
 from fedamp.federation.server import data_changes, resume
@@ -29,6 +30,7 @@ from fedamp.federation.server.round_lines import (
     received_scores,
     round_line,
     scores,
+    without_score,
 )
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.files import read_json
@@ -54,6 +56,7 @@ class TaskFacts:
     input_shape: tuple[int, ...]
     num_outputs: int
     parameters: int
+    positive: str | None = None  # of two classes, the positive one
 
 
 @dataclass
@@ -202,8 +205,7 @@ class Record:
         result = self._result(summary, lines, received)
         self.state.choice = self._held_out(lines).choice
         run.finish(result, self._next_models(), self._xi(), forget=False)
-        best = f"{summary.best:.2f} %" if metric == "accuracy" else f"{summary.best:.4g}"
-        self.say(f"finished: best mean {metric} {best} in round {summary.best_round}")
+        self.say(f"finished: best mean {metric} {info(metric).text(summary.best)} in round {summary.best_round}")
         self.status("finished")
 
     # -- the result ------------------------------------------------------------------------------------------------
@@ -251,12 +253,19 @@ class Record:
             **summary.to_dict(),
             "rounds": self.state.k,
             "seconds": self.seconds,
-            "warnings": list(dict.fromkeys(event for line in lines for event in line["events"])),
+            "warnings": list(dict.fromkeys([*self._unscored(lines), *(e for line in lines for e in line["events"])])),
             "facts": self._facts(lines).to_dict(),
             # Each silo has its own models at home, with their scores; the server has what it would send next.
             "models": {"received": {"round": self.state.k, "scores": received_scores(received, self.facts.metric)}},
             **self._take_home(lines),
         }
+
+    def _unscored(self, lines: list[dict[str, Any]]) -> list[str]:
+        """Return a warning about silos whose test samples do not define the metric."""
+        places = without_score(lines, self.facts.metric, len(self.keys))
+        who = ", ".join(self.federation.members[place].name for place in places)
+        words = info(self.facts.metric).words
+        return [f"{words} is not defined by the test samples of {who}: they are in no mean and no p"] if places else []
 
     def _facts(self, lines: list[dict[str, Any]]) -> Facts:
         """Return what a result says about its run; what only a simulation knows is left out."""
@@ -264,6 +273,8 @@ class Record:
         return Facts(
             names=[member.name for member in self.federation.members],
             task=self.facts.task,
+            positive=self.facts.positive,
+            undefined=without_score(lines, self.facts.metric, len(self.keys)) or None,
             poisoned=[],
             input_shape=list(self.facts.input_shape),
             num_outputs=self.facts.num_outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedamp.config.metrics import info
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import Reply
@@ -87,16 +89,32 @@ def scores(metrics: Metrics, keys: Sequence[str], metric: str) -> dict[str, Any]
     for on in ("test", "validation"):
         entries = {}
         for entry in ENTRIES:
-            key = f"{on}.{entry}.{metric}"
-            here = [place for place, who in enumerate(keys) if key in metrics.get(who, {})]
+            key, loss = f"{on}.{entry}.{metric}", f"{on}.{entry}.loss"
+            # Who sends a loss without a score has samples that do not define one.
+            here = [place for place, who in enumerate(keys) if {key, loss} & metrics.get(who, {}).keys()]
             if not here:
                 continue
-            values = [metrics[keys[place]][key] for place in here]
-            losses = [metrics[keys[place]].get(f"{on}.{entry}.loss", float("nan")) for place in here]
+            values = [_or_broken(metrics[keys[place]], key) for place in here]
+            losses = [metrics[keys[place]].get(loss, float("nan")) for place in here]
             entries[entry] = {metric: spread(values, here, m, broken="inf"), "loss": spread(losses, here, m)}
         if entries:
             found[on] = entries
     return found
+
+
+def without_score(lines: Iterable[Mapping[str, Any]], metric: str, m: int) -> list[int]:
+    """Return the places of silos that have sent losses on test samples and never a score: none is defined there."""
+    tested = [scores for line in lines for scores in line.get("test", {}).values()]
+
+    def known(what: str, place: int) -> bool:
+        return any(place < len(scores[what]) and scores[what][place] is not None for scores in tested)
+
+    return [place for place in range(m) if known("loss", place) and not known(metric, place)]
+
+
+def _or_broken(said: Mapping[str, float], key: str) -> float:
+    """Return a score that a silo sent, infinite if it is no number; nan if it sent none."""
+    return float("nan") if key not in said else float("inf") if math.isnan(said[key]) else said[key]
 
 
 def first_scores(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -109,7 +127,7 @@ def received_scores(received: Mapping[str, Any], metric: str) -> list[float | No
     if "test" not in received:
         return None
     values = [None if value in (None, "inf") else float(value) for value in received["test"]["received"][metric]]
-    return [None if value is None else 100 * value if metric == "accuracy" else value for value in values]
+    return [None if value is None else info(metric).factor * value for value in values]
 
 
 def placed(xi: Tensor, places: Sequence[int], m: int) -> Tensor:

@@ -22,6 +22,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 
 from fedamp import __version__
+from fedamp.config.metrics import info
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import rotation
@@ -216,8 +217,11 @@ def _score_text(silo: Silo, metrics: dict[str, float]) -> str:
     metric = silo.setup.trainer.task.metric
     names = {"own": "own model", "received": "received model"}
     scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in names}
-    form = "{} {:.2%}" if metric == "accuracy" else "{} RMSE {:.4g}"
-    return ", ".join(form.format(names[entry], score) for entry, score in scores.items() if score is not None)
+    about = info(metric)
+    known = {names[entry]: about.named(about.factor * score) for entry, score in scores.items() if score is not None}
+    return ", ".join(f"{name} {text.replace(' %', '%')}" for name, text in known.items()) or (
+        f"no score: the test samples do not define {about.words}"
+    )
 
 
 app = make_client_app()

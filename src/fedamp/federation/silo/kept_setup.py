@@ -32,7 +32,7 @@ def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool) -> Setup
         material = silo_material(config, [raw], plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise DataError(str(error)) from None
-    made = assemble(config, material)
+    made = assemble(config, material, together=False)
     _KEPT[data] = key, made
     return made
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedamp.config.metrics import info
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes.logs import tail
 from fedamp.federation.silo import diary
@@ -101,5 +102,4 @@ def _plots(lines: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:
         if points:
             scores = np.array([np.nan if score is None else score for _, score in points])
             curves.append(series(WORDS[entry], [k for k, _ in points], in_unit(scores, metric)))
-    label = "accuracy, %" if metric == "accuracy" else "RMSE (lower is better)"
-    return {"curves": {"metric": label, "lines": curves}} if curves else {}
+    return {"curves": {"metric": info(metric).label, "lines": curves}} if curves else {}

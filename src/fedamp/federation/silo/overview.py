@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fedamp.config.metrics import metric_name
 from fedamp.federation.moments import seconds_of
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import locks
 from fedamp.federation.silo import diary
 from fedamp.files import read_json
-from fedamp.runs.material import outputs_of
 
 RECENT = 5
 RUN = "run"
@@ -53,7 +53,7 @@ def overview(bundle: Path) -> dict[str, Any]:
         "seconds_left": None if pace is None or rounds is None else pace * (rounds - k),
         "train_seconds": median(training) if training else None,
         "samples": last.get("samples", {}),
-        "metric": outputs_of(config.plan.schema)[1].metric,
+        "metric": metric_name(config.plan.config.metric, config.plan.schema.task),
         "scores": _scores(lines),
         "models_folder": str((run / "models").absolute()),
         "models": models(run / "models"),

@@ -194,7 +194,8 @@ class Silo:
                 continue
             for entry, rows in models.items():
                 score = evaluate(trainer, clients, rows, on)
-                scores[f"{first}{on}.{entry}.{trainer.task.metric}"] = float(score.metric)
+                if not score.metric.isnan():  # what this silo's samples do not define is not sent
+                    scores[f"{first}{on}.{entry}.{trainer.task.metric}"] = float(score.metric)
                 scores[f"{first}{on}.{entry}.loss"] = float(score.loss)
         return scores
 

@@ -6,6 +6,7 @@ the moment of the last round. A silo: its own rounds, scores and refusals alone.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ def server_metrics(overview: Mapping[str, Any]) -> bytes:
         silos = GaugeMetricFamily("fedamp_silos", "Silos by state.", labels=["state"])
         for state, number in states.items():
             silos.add_metric([state], number)
-        metric = overview["metric"]
+        metric = _gauge(overview["metric"])
         scores = GaugeMetricFamily(f"fedamp_{metric}", f"Test {metric} of each silo's model.", labels=["silo"])
         for silo in overview["silos"]:
             if silo["score"] is not None:
@@ -48,7 +49,7 @@ def silo_metrics(overview: Mapping[str, Any]) -> bytes:
     if "scores" in overview:
         connected = GaugeMetricFamily("fedamp_connected", "Whether this silo is connected to the server.")
         connected.add_metric([], overview["connection"] == "connected")
-        metric = overview["metric"]
+        metric = _gauge(overview["metric"])
         scores = GaugeMetricFamily(f"fedamp_{metric}", f"Test {metric} of this silo's models.", labels=["model"])
         for entry, score in overview["scores"].items():
             if score["test"] is not None:
@@ -57,6 +58,11 @@ def silo_metrics(overview: Mapping[str, Any]) -> bytes:
         refusals.add_metric([], overview["refused"])
         found += [connected, scores, refusals]
     return _text(found)
+
+
+def _gauge(metric: str) -> str:
+    """Return a metric's name as Prometheus takes it."""
+    return re.sub(r"[^a-z0-9]+", "_", metric.lower())
 
 
 def _common(overview: Mapping[str, Any], what: str) -> Iterable[Metric]:

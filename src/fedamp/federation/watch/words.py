@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedamp.config.metrics import info
+
 MOST_POINTS = 400
 """Points of a curve that are sent; if there are more, rounds are left out."""
 
@@ -20,7 +22,8 @@ def score_text(score: float | None, metric: str) -> str:
     """
     if score is None:
         return "–"
-    return f"{100 * score:.2f}\N{NO-BREAK SPACE}%" if metric == "accuracy" else f"{score:.4g}"
+    about = info(metric)
+    return about.text(about.factor * score).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def duration(seconds: float) -> str:

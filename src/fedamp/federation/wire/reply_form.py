@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedamp.config.metrics import METRICS
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.methods import Method
@@ -64,7 +65,8 @@ def check_count_entry(reply: Message, samples: int) -> None:
 def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
     """Return the metrics, each a number with a known name, within the limits of its kind.
 
-    An error or a loss may be infinite or nan, as a model may be; an accuracy is a share of the samples.
+    An error or a loss may be infinite or nan, as a model may be; an accuracy is a share of the samples, and an R2 may
+    be negative.
     """
     unknown = sorted(set(metrics) - set(allowed))
     if unknown:
@@ -72,12 +74,14 @@ def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[st
     for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise RefusedError(f"its metric {name} is of type {type(value).__name__}; expected a number")
-        if name.endswith("accuracy") and not 0 <= value <= 1:
+        about = METRICS.get(name.rsplit(".", 1)[-1])
+        if about is not None and about.shares and not 0 <= value <= 1:
             raise RefusedError(f"its metric {name} is {value:g}; expected a number from 0 to 1")
         if name == DATA_CHANGED and not float(value).is_integer():
             raise RefusedError(f"its metric {name} is {value:g}; expected a round's number")
-        if value < 0 or (value > LARGEST and math.isfinite(value)):
-            raise RefusedError(f"its metric {name} is {value:g}; expected 0 to {LARGEST:g}")
+        least = -LARGEST if about is not None and about.name == "r2" else 0
+        if ((value < least or value > LARGEST) and math.isfinite(value)) or (value < 0 and least == 0):
+            raise RefusedError(f"its metric {name} is {value:g}; expected {least:g} to {LARGEST:g}")
     return {name: float(value) for name, value in metrics.items()}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fedamp.files import write_whole
 from fedamp.methods import METHODS
 from fedamp.records.reading import CHOSEN, RunRecord, read_runs
-from fedamp.records.summaries import counted_clients, score_table, summarise
+from fedamp.records.summaries import counted_clients, higher_is_better, score_table, summarise
 from fedamp.runs.compare.planning import Planned
 
 
@@ -20,7 +20,7 @@ def validation_score(record: RunRecord, metric: str) -> float:
     scored = METHODS[record.config["method"]["name"]].scored
     table = score_table(record.lines, scored, metric, on="validation")
     best = summarise(table, metric, counted_clients(table.shape[1], record.config["poisoned"])).best
-    return best if metric == "accuracy" else -best
+    return best if higher_is_better(metric) else -best
 
 
 def settle(runs: Sequence[Planned], folder: Path) -> list[RunRecord]:

@@ -59,6 +59,7 @@ class _Chunk:
         self.local, self.trainer = local, local.trainer
         self.optimizer = local.config.optimizer
         self.plan = StepPlan(local, who)
+        self.places = torch.tensor(who).to(local.clients.x.device)[:, None]
         self.keys = self._keys(who).to(local.clients.x.device)
         self.params = {name: rows.params for name, rows in start.items()}
         self.buffers = {name: rows.buffers for name, rows in start.items()}
@@ -77,18 +78,28 @@ class _Chunk:
             for run, positions in self.plan.runs(t):
                 x, y = self.local.clients.samples(positions)
                 here = {name: params[run] for name, params in self.params.items()}
-                grad = partial(self.grad, run=run, x=x, y=y, t=t, call=itertools.count())
+                weight = self.local.clients.weights(self.places[run], y)
+                grad = partial(self.grad, run=run, x=x, y=y, weight=weight, t=t, call=itertools.count())
                 moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
                 for name, move in moves.items():
                     own = tuple(moment[run] for moment in self.moments[name])
                     self.optimizer.step(here[name], move, own, t, pull and pull[run])
 
     def grad(
-        self, point: Tensor, of: str = "", *, run: slice, x: Tensor, y: Tensor, t: int, call: Iterator[int]
+        self,
+        point: Tensor,
+        of: str = "",
+        *,
+        run: slice,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+        t: int,
+        call: Iterator[int],
     ) -> Tensor:
         """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
         where = self.buffers[of][run], x, y, self.keys[run], t
-        gradient, loss, after = self.trainer.gradients(point, *where, next(call))
+        gradient, loss, after = self.trainer.gradients(point, *where, next(call), weight)
         self.buffers[of][run] = after
         self.losses[of][run] += loss
         for i in range(run.start, run.stop):

@@ -21,22 +21,33 @@ class Gradients:
         self.events: list[str] = [] if events is None else events  # messages for the user
 
     def __call__(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, call: int = 0
+        self,
+        point: Tensor,
+        buffers: Tensor,
+        x: Tensor,
+        y: Tensor,
+        keys: Tensor,
+        t: int,
+        call: int = 0,
+        weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return gradients `(n, d)`, losses `(n,)` and buffers after the pass `(n, b)`: valid until the next step.
 
         Points are `(n, d)`, inputs `(n, B, ...)`; `keys` `(n, 2)` and the step t are the coordinates of dropout masks;
-        `call` numbers the gradients that are taken of one minibatch.
+        `call` numbers the gradients that are taken of one minibatch; `weight` `(n, B)` are those of the samples.
         """
+        weights = () if weight is None else (weight,)
         if self.model.side_by_side:  # which has no dropout
-            gradient, loss, after = self.graphs(self._side_by_side, call, point, buffers, x, y)
+            gradient, loss, after = self.graphs(self._side_by_side, call, point, buffers, x, y, *weights)
             return gradient, loss, after
-        return self._vmapped(point, buffers, x, y, keys, t)
+        return self._vmapped(point, buffers, x, y, keys, t, *weights)
 
-    def _side_by_side(self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _side_by_side(
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, *weight: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         at = point.detach().requires_grad_(True)
         output, after = self._pass(at, buffers, x)
-        losses = self.task.stacked_loss(output.to(at.dtype), y)
+        losses = self.task.stacked_loss(output.to(at.dtype), y, *weight)
         (gradient,) = torch.autograd.grad(losses.sum(), at)
         return gradient, losses.detach(), after
 
@@ -58,12 +69,14 @@ class Gradients:
             return self.model.stacked(at, buffers, x.clone(), training=True)
 
     def _vmapped(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int, *weight: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        def loss(params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        def loss(
+            params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor, *weight: Tensor
+        ) -> tuple[Tensor, Tensor]:
             with CoordinateDropout(key, t):
                 output, after = self.model(params, buffers, x.clone(), training=True)
-            return self.task.loss(output.to(params.dtype), y), after
+            return self.task.loss(output.to(params.dtype), y, *weight), after
 
-        gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys)
+        gradient, (value, after) = vmap(grad_and_value(loss, has_aux=True))(point, buffers, x, y, keys, *weight)
         return gradient, value, after
