@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,15 +19,17 @@ federated = pytest.mark.skipif(not find_spec("flwr"), reason="the deployment is 
 SCHEMA = ["data", "schema", "--label", "outcome"]
 DROP = ["--drop", "record,name", "--drop", "born"]
 PEOPLE = ("name", "born", "record")
+MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def patients(path, rows=40, seed=0, start=1000):
-    """Write a table of patients: with record numbers, names and birthdays; ward C is rare."""
+    """Write a table of patients: with record numbers, names and birthdays, as words; ward C is rare."""
     stream = np.random.default_rng(seed)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     lines = ["record,name,born,age,sex,ward,dose,outcome"]
     for i in range(rows):
-        born = f"19{stream.integers(30, 99)}-{stream.integers(1, 12):02}-{stream.integers(1, 28):02}"
+        year, month, day = stream.integers(30, 99), stream.integers(1, 12), stream.integers(1, 28)
+        born = f"{day} {MONTHS[month - 1]} 19{year}"
         numbers = f"{stream.integers(20, 90)},{'FM'[i % 2]},{'C' if i in (3, 7) else 'AB'[i % 3 > 0]}"
         lines.append(f"{start + i},Patient{seed}x{i},{born},{numbers},{stream.normal():.3f},{'no' if i % 3 else 'yes'}")
     Path(path).write_text("\n".join(lines) + "\n")
@@ -80,6 +83,19 @@ def test_a_kept_column_travels_and_later_checks_know_it(fedamp_command):
     assert schema.kept == ("born",)
     assert len(schema.categories["born"]) > 30
     assert fedamp_command(*SCHEMA, "p.csv", *DROP, "--merge", "a.json")[0] == 2  # dropped here, and kept there
+
+
+def test_of_a_date_that_can_be_read_only_the_mean_travels(fedamp_command):
+    patients("p.csv")
+    text = Path("p.csv").read_text()
+    for number, month in enumerate(MONTHS, 1):
+        text = re.sub(rf"(\d+) {month} (\d+)", lambda found, n=number: f"{found[2]}-{n:02}-{int(found[1]):02}", text)
+    Path("p.csv").write_text(text)
+    code, _, err = fedamp_command(*SCHEMA, "p.csv", "--drop", "name,record", "--out", "a.json", "--yes")
+    assert code == 0, err
+    schema = read_schema(Path("a.json"))
+    assert (schema.dates, list(schema.categories)) == (("born",), ["sex", "ward"])
+    assert not re.search(r"\d{4}-\d\d-\d\d", Path("a.json").read_text())
 
 
 def test_flags_that_name_no_column(fedamp_command):

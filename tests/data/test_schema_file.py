@@ -47,7 +47,7 @@ BAD_JSON = {
 BAD_VALUES = [
     ({"more": 1}, "field 'more' is unknown; expected 'task', 'columns'"),
     ({"labels": ...}, "field 'labels' is missing; expected a list of strings"),
-    ({"version": 2, "more": 1}, "field 'version' is 2; expected 1: update"),
+    ({"version": 3, "more": 1}, "field 'version' is 3; expected 1 or 2: update"),
     ({"version": True}, "field 'version' is True; expected a whole number"),
     ({"task": "guess"}, "field 'task' is 'guess'; expected classification or regression"),
     ({"task": ["regression"]}, r"field 'task' is \['regression'\]; expected classification or regression"),

@@ -55,7 +55,7 @@ FOLDERS = {
         "'notes.txt' in .* is not a silo's file",
     ),
     "foreign file in a silo": ({"a/x.csv": table("u,label\n1,2\n"), "a/b.xlsx": table("")}, "'b.xlsx' in .*a is not"),
-    "folder in a silo": ({"a/b/x.csv": table("u,label\n1,2\n")}, "'b' in .*a is not a silo's file"),
+    "folder in a silo": ({"a/b/x.csv": table("u,label\n1,2\n")}, "'x.csv' in .*b is not a picture"),
     "empty silo": ({"a/.keep": table("")}, "is an empty folder"),
     "two kinds in a silo": ({"a/x.csv": table("u,label\n1,2\n"), "a/x.npz": arrays([[1]], [1])}, "files of one kind"),
     "a silo twice": ({"a.csv": table("u,label\n1,2\n"), "a.npz": arrays([[1]], [1])}, "silo 'a' appears twice"),

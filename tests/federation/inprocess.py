@@ -126,7 +126,7 @@ class Local:
     houses: dict[int, House] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.paths = sorted(self.data.glob("*.npz"))
+        self.paths = sorted([*self.data.glob("*.npz"), *self.data.glob("*.csv")])
         for i, path in enumerate(self.paths):
             silo_config = SiloConfig(self.plan, f"silo-{i}", i, "nowhere:1")
             self.houses[i] = House(silo_config, path, self.folder / f"house-{i}")

@@ -77,31 +77,51 @@ def _faults(number: int) -> str:
 def data_schema(
     folder: Annotated[Path, typer.Argument(help="A folder of silos, or one silo's file.")],
     label: Annotated[str | None, Flag(help="The csv column to predict.")] = None,
+    silo_column: Annotated[str | None, Flag(help="The column that says whose row it is, in one file of all.")] = None,
     task: Annotated[str, Flag(help="classification or regression; by default as the labels suggest.")] = "auto",
     one: Annotated[bool, Flag("--one", help="The folder is one silo, in several files.")] = False,
+    columns: Annotated[list[str] | None, Flag(help="Columns to learn from, say age,sex; by default all.")] = None,
     drop: Annotated[list[str] | None, Flag(help="Columns to leave out, say name,birthday; can be repeated.")] = None,
     keep: Annotated[list[str] | None, Flag(help="Columns that may travel though they look like identifiers.")] = None,
     min_count: Annotated[
         int | None,
         Flag(help="Rows that must share a word before it travels; by default 5."),
     ] = None,
+    missing: Annotated[
+        str, Flag(help="What becomes of missing cells, the same in all silos: refuse, fill or drop.")
+    ] = "refuse",
+    indicate_missing: Annotated[
+        bool, Flag("--indicate-missing", help="With --missing fill: inputs that say where cells are missing.")
+    ] = False,
+    encoding: Annotated[str | None, Flag(help="Of text files that are not utf-8, say cp1252.")] = None,
     merge: Annotated[list[Path] | None, Flag(help="Another silo's schema to merge with; can be repeated.")] = None,
     out: Annotated[Path | None, Flag(help="File to write; by default the schema is printed.")] = None,
     yes: Annotated[bool, Flag("--yes", help="Write it without being asked.")] = False,
 ) -> None:
     """Write down columns, labels and scaling, so that silos that never meet can agree on them."""
+    from fedamp import checks
     from fedamp.data.silos.identifiers import check_schemas
     from fedamp.data.silos.leaving import described
     from fedamp.data.silos.read import read_silo, read_silos
-    from fedamp.data.silos.schema import merge_schemas
+    from fedamp.data.silos.schema import MISSING, merge_schemas
+    from fedamp.data.silos.schema.missing import READING
     from fedamp.data.silos.schema_file import read_schema, schema_to_json, write_schema
     from fedamp.data.silos.warnings import schema_warnings, silo_warnings
 
-    dropped, kept = names_in(drop), names_in(keep)
-    silos = [read_silo(folder, label, dropped)] if one or folder.is_file() else read_silos(folder, label, dropped)
+    checks.one_of("missing", missing, MISSING)
+    if indicate_missing and missing != "fill":
+        raise UserError(f"--indicate-missing needs --missing fill, but missing is {missing!r}")
+    dropped, kept, how = names_in(drop), names_in(keep), READING[missing]
+    chosen = names_in(columns) or None
+    if silo_column is None and (one or folder.is_file()):
+        silos = [read_silo(folder, label, dropped, columns=chosen, encoding=encoding, missing=how)]
+    else:
+        silos = read_silos(
+            folder, label, dropped, columns=chosen, encoding=encoding, missing=how, silo_column=silo_column
+        )
     if label is not None and all(silo.columns is None for silo in silos):
         raise UserError(f"label is {label!r}, but npz files have their targets in y; leave it out")
-    schema = described(silos, task, min_count, dropped, kept)
+    schema = described(silos, task, min_count, dropped, kept, missing, indicate_missing)
     warnings = silo_warnings(silos, schema, task)
     if merge:
         parts, names = [schema, *map(read_schema, merge)], [str(folder), *map(str, merge)]

@@ -15,7 +15,7 @@ from fedamp.errors import UserError
 
 Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
-Data = Annotated[Path, Flag(help="Your data: a csv or npz file, or a folder of them. It stays there.")]
+Data = Annotated[Path, Flag(help="Your data: a csv, parquet or npz file, or a folder of them. It stays there.")]
 
 silo_app = typer.Typer(help="A federation over real machines: a silo's side.", no_args_is_help=True)
 

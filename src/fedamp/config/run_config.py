@@ -23,6 +23,7 @@ DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 LATER = (
     *("alone", "take_home"),
     *("metric", "positive", "class_weights", "loss_code", "metric_code"),
+    *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
 )
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
@@ -72,7 +73,11 @@ class RunConfig:
     `fedamp.run`; name, default and help text come from here.
     """
 
-    data: str = about("digits", "Data set (`fedamp list data`), or a folder with a file for each silo.", group=WHAT)
+    data: str = about(
+        "digits",
+        "Data set (`fedamp list data`), a folder with a file for each silo, or one file with --silo-column.",
+        group=WHAT,
+    )
     setting: Named = about(
         Named("practical"), "How the samples are split among the clients (`fedamp list settings`).", group=WHAT
     )
@@ -114,6 +119,22 @@ class RunConfig:
         group=TRAINING,
     )
     label: str | None = about(None, "The csv column to predict.", group=SILOS)
+    silo_column: str | None = about(
+        None, "The column that says whose row it is, if one file has the rows of all silos.", group=SILOS
+    )
+    columns: tuple[str, ...] = about((), "Columns to learn from, say age,sex; by default all.", group=SILOS)
+    drop: tuple[str, ...] = about((), "Columns to leave out, say id,name.", group=SILOS)
+    encoding: str | None = about(None, "Of text files that are not utf-8, say cp1252.", group=SILOS)
+    missing: str = about(
+        "refuse",
+        "What becomes of missing cells: an error (refuse), the mean or the most frequent word of all silos (fill), or "
+        "their rows are left out (drop).",
+        choices=("refuse", "fill", "drop"),
+        group=SILOS,
+    )
+    indicate_missing: bool = about(
+        False, "With --missing fill: an input for each such column that says where its cells are missing.", group=SILOS
+    )
     held_out: float = about(0.2, "Share of each silo's samples held out for testing.", range="0 to 1", group=SILOS)
     label_noise: float = about(0.0, "Share of wrong training labels.", range="0 to 1", group=FAULTS)
     noisy_clients: tuple[int, ...] | None = about(
@@ -199,11 +220,19 @@ class RunConfig:
             object.__setattr__(self, "positive", str(self.positive))
         checks.truth("deterministic", self.deterministic)
         checks.truth("alone", self.alone)
+        checks.truth("indicate_missing", self.indicate_missing)
+        if self.indicate_missing and self.missing != "fill" and self.schema is None:
+            raise UserError(
+                f"indicate_missing is True, but missing is {self.missing!r}, so that no cell is missing after reading: "
+                "give --missing fill too"
+            )
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)
         for name in ("noisy_clients", "poisoned"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        for name in ("columns", "drop"):
+            object.__setattr__(self, name, _words(name, getattr(self, name)))
         checks.share("absent", self.absent)
         checks.share("validation", self.validation)
         if self.take_home == "chosen" and not self.validation:
@@ -259,9 +288,18 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
     return tuple(sorted(numbers) if isinstance(value, set) else numbers)
 
 
+def _words(what: str, value: object) -> tuple[str, ...]:
+    """Return names as a tuple; text like "id,name" is fine too."""
+    parts: Any = () if value is None else value.split(",") if isinstance(value, str) else value
+    if isinstance(parts, Mapping) or not hasattr(parts, "__iter__") or not all(isinstance(each, str) for each in parts):
+        raise UserError(f"{what} is {value!r}; expected names of columns, say id,name")
+    names = [each.strip() for each in (sorted(parts) if isinstance(parts, set) else parts)]
+    return tuple(dict.fromkeys(each for each in names if each))
+
+
 def is_folder(data: str) -> bool:
-    """Whether `data` names a folder with silos; a data set's name means the data set, and `./digits` the folder."""
-    if "/" in data or os.sep in data or data.startswith("."):
+    """Whether `data` names a folder of silos, or a file; `digits` means the data set, and `./digits` the folder."""
+    if "/" in data or os.sep in data or data.startswith(".") or Path(data).suffix:
         return True
     if data == GIVEN or not Path(data).is_dir():
         return False

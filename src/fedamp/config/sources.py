@@ -54,7 +54,8 @@ def with_silos(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
     from fedamp.data.silos.read import count_silos
 
-    return {**values, "setting": "natural", "clients": count_silos(Path(data))}
+    count = count_silos(Path(data), values.get("silo_column"), values.get("encoding"))
+    return {**values, "setting": "natural", "clients": count}
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fedamp.runs.judging import NOTHING_OWN, judged_task
 from fedamp.runs.material import outputs_of
 
 SIMULATED = (
-    *("data", "setting", "clients", "schema", "alone"),
+    *("data", "setting", "clients", "schema", "alone", "silo_column", "columns", "drop", "encoding"),
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
 """What the silos themselves decide, or what a federation has no use for."""
@@ -33,9 +33,11 @@ def configured_for(
             what = "which each silo decides for itself" if key == "alone" else "which is for simulations"
             raise UserError(f"{file} sets {key}, {what}; leave it out: silos are real here")
     values = with_flags(values, flags)
-    check_agreed(schema, values.get("task", "auto"), values.get("label"))
+    ways = values.get("missing", RunConfig.missing), values.get("indicate_missing", RunConfig.indicate_missing)
+    check_agreed(schema, values.get("task", "auto"), values.get("label"), *ways)
     values["label"] = schema.label or values.get("label")
-    values = with_overrides({**values, "task": schema.task}, overrides)
+    agreed = {"task": schema.task, "missing": schema.missing, "indicate_missing": schema.indicate}
+    values = with_overrides({**values, **agreed}, overrides)
     if ":" in (spec := Named.of(values.get("model", RunConfig.model)).name):
         models.load_builder(spec)  # a model that can't be loaded is an error now, not at the first silo
     config = RunConfig.of({**with_model_code(values), "data": name, "setting": "natural", "clients": silos})

@@ -168,8 +168,15 @@ def how_to_build(config: RunConfig, module: nn.Module, shape: Sequence[int], out
 def how_to_encode(schema: Schema) -> dict[str, Any]:
     """Return what is needed to turn a silo's rows into inputs: a model sees (x - shift) / scale.
 
-    `inputs` are the model's, in order: a column of numbers, or a word of a column, 1 if a row has it, else 0.
+    `inputs` are the model's, in order: a column of numbers, or a word of a column, 1 if a row has it, else 0. Only
+    where there are any: `dates` are columns whose numbers are days since 1970-01-01; `fill` is what a missing cell of
+    each column becomes, and `indicators` are inputs that are 1 where a cell of their column is missing.
     """
+    more = {
+        "dates": list(schema.dates),
+        "fill": schema.fills,
+        "indicators": {each.name: each.column for each in schema.inputs if each.indicator},
+    }
     return {
         "task": schema.task,
         "columns": schema.columns,
@@ -180,4 +187,5 @@ def how_to_encode(schema: Schema) -> dict[str, Any]:
         "scale": schema.scale,
         "target_shift": schema.target_shift,
         "target_scale": schema.target_scale,
+        **{name: value for name, value in more.items() if value},
     }

@@ -51,6 +51,12 @@ def run(
     class_weights: Literal["none", "balanced"] = "none",
     loss: Loss | None = None,
     label: str | None = RunConfig.label,
+    silo_column: str | None = RunConfig.silo_column,
+    columns: str | Iterable[str] = RunConfig.columns,
+    drop: str | Iterable[str] = RunConfig.drop,
+    encoding: str | None = RunConfig.encoding,
+    missing: Literal["refuse", "fill", "drop"] = "refuse",
+    indicate_missing: bool = RunConfig.indicate_missing,
     held_out: float | None = None,
     label_noise: float = RunConfig.label_noise,
     noisy_clients: Iterable[int] | None = RunConfig.noisy_clients,
@@ -78,11 +84,11 @@ def run(
     `clients` is the number of clients among whom `data` is split by `setting`; or a list with each client's own
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
     numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides if that is
-    wrong. `data` may also be a folder with a csv or npz file for each silo. `model` and `method` are names, tables with
-    a name and parameters, or objects of your own. `metric` is a name, or a `fedamp.Metric` of your own; `loss` is a
-    function of outputs and targets that gives the loss of each sample, or one number. Parts of a module that are in
-    eval mode (a frozen BatchNorm) stay in it, unless all of it is. The other arguments are the fields of
-    `fedamp.RunConfig`, whose help explains them.
+    wrong. `data` may also be a folder with a file for each silo, or one table with `silo_column`. `model` and `method`
+    are names, tables with a name and parameters, or objects of your own. `metric` is a name, or a `fedamp.Metric` of
+    your own; `loss` is a function of outputs and targets that gives the loss of each sample, or one number. Parts of a
+    module that are in eval mode (a frozen BatchNorm) stay in it, unless all of it is. The other arguments are the
+    fields of `fedamp.RunConfig`, whose help explains them.
     `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
     continues, and a folder of another run, of other data or of another model is an error that says what differs.
     `observer` is called with each round's line, and ends the run by returning False.
@@ -104,6 +110,12 @@ def run(
             "positive": None if positive is None else str(positive),
             "class_weights": class_weights,
             "label": label,
+            "silo_column": silo_column,
+            "columns": columns if isinstance(columns, str) else tuple(columns) or None,
+            "drop": drop if isinstance(drop, str) else tuple(drop) or None,
+            "encoding": encoding,
+            "missing": None if missing == RunConfig.missing else missing,
+            "indicate_missing": indicate_missing or None,
             "held_out": held_out,
             "label_noise": label_noise,
             "noisy_clients": noisy_clients,
@@ -156,7 +168,8 @@ def _run(
     if isinstance(clients, int | Integral):
         values["clients"] = clients
     elif clients is not None:
-        for name in ("data", "setting", "label", "schema"):
+        of_files = ("silo_column", "columns", "drop", "encoding")
+        for name in ("data", "setting", "label", "schema", "missing", "indicate_missing", *of_files):
             if name in values:
                 raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
         share = values.get("held_out")

@@ -21,6 +21,7 @@ from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import count_silos, read_silos
 from fedamp.data.silos.row_digests import row_digests
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
+from fedamp.data.silos.schema.missing import READING, with_kinds_of
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import silo_warnings, task_warnings
@@ -86,7 +87,11 @@ def _check_named(config: RunConfig) -> None:
     why = {
         "label": "which has labels of its own",
         "schema": "which needs none",
+        **dict.fromkeys(("silo_column", "columns", "drop"), "which has no columns"),
+        "encoding": "which has no text",
         "held_out": "which has test samples of its own (--validation holds out training samples)",
+        "missing": "of which nothing is missing",
+        "indicate_missing": "of which nothing is missing",
     }
     for name, reason in why.items():
         if (value := getattr(config, name)) != getattr(RunConfig, name):
@@ -109,29 +114,64 @@ _load_once = functools.lru_cache(maxsize=1)(load_data)
 
 
 @functools.lru_cache(maxsize=1)
-def _read_once(folder: Path, label: str | None, drop: tuple[str, ...], stamps: tuple[int, ...]) -> list[RawSilo]:
-    return read_silos(folder, label, drop)
+def _read_once(
+    path: Path,
+    label: str | None,
+    drop: tuple[str, ...],
+    columns: tuple[str, ...],
+    encoding: str | None,
+    missing: str,
+    silo_column: str | None,
+    stamps: tuple[int, ...],
+) -> list[RawSilo]:
+    chosen = columns or None
+    return read_silos(path, label, drop, columns=chosen, encoding=encoding, missing=missing, silo_column=silo_column)
 
 
 def _silos(config: RunConfig) -> Material:
     folder = Path(config.data)
-    stamps = tuple(path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))) if folder.is_dir() else ()
+    files = sorted(folder.rglob("*")) if folder.is_dir() else [folder] if folder.is_file() else []
+    stamps = tuple(path.stat().st_mtime_ns for path in files)
     agreed = None if config.schema is None else read_schema(Path(config.schema))
     if agreed is not None:
-        check_agreed(agreed, config.task, config.label)
+        check_agreed(agreed, config.task, config.label, config.missing, config.indicate_missing)
     label = config.label or (agreed.label if agreed else None)
-    silos = _read_once(folder.absolute(), label, agreed.dropped if agreed else (), stamps)
-    if config.label is not None and all(silo.columns is None for silo in silos):
-        raise UserError(f"label is {config.label!r}, but npz files have their targets in y; leave it out")
+    missing = READING[config.missing if agreed is None else agreed.missing]
+    # What the schema leaves out may say whose row it is here.
+    dropped = tuple(column for column in (agreed.dropped if agreed else ()) if column != config.silo_column)
+    drop = (*dropped, *config.drop)
+    how = (config.columns, config.encoding, missing, config.silo_column)
+    silos = _read_once(folder.absolute(), label, drop, *how, stamps)
+    _check_tables(config, silos)
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
-    schema = agreed or make_schema(silos, config.task)
+    schema = agreed or make_schema(silos, config.task, missing=config.missing, indicate=config.indicate_missing)
     material = silo_material(config, silos, schema, range(len(silos)))
     task = config.task if agreed is None else agreed.task
-    return replace(material, warnings=(*silo_warnings(silos, schema, task), *material.warnings))
+    return replace(material, warnings=(*_left_out(silos), *silo_warnings(silos, schema, task), *material.warnings))
+
+
+def _check_tables(config: RunConfig, silos: Sequence[RawSilo]) -> None:
+    """Refuse columns that no silo has: a slip in their names would be ignored silently."""
+    if config.label is not None and all(silo.columns is None for silo in silos):
+        raise UserError(f"label is {config.label!r}, but npz files have their targets in y; leave it out")
+    for name in ("columns", "drop"):
+        if (value := getattr(config, name)) and all(silo.columns is None for silo in silos):
+            raise UserError(f"{name} is {','.join(value)!r}, but no silo has columns; leave it out")
+    known = {column for silo in silos for column in (*(silo.columns or ()), *silo.dropped)}
+    for column in config.drop:
+        checks.one_of("column to drop", column, known)
+
+
+def _left_out(silos: Sequence[RawSilo]) -> list[str]:
+    """Return how many rows were left out, as a cell is missing in them."""
+    which = [f"{silo.left_out} of {len(silo) + silo.left_out} in {silo.name}" for silo in silos if silo.left_out]
+    more = f" and in {len(which) - 5} more silos" if len(which) > 5 else ""
+    return [f"rows with a missing cell are left out: {', '.join(which[:5])}{more}"] if which else []
 
 
 def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, numbers: Sequence[int]) -> Material:
     """Return silos' rows under an agreed schema, each with its share held out; a silo has only its own."""
+    silos = [with_kinds_of(schema, silo) for silo in silos]  # a row is held out whatever else its file lacks
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = replace(clients, digests=tuple(digest for silo in silos for digest in row_digests(silo)))
     clients = clients.hold_out(config.held_out, config.seed, "test")

@@ -1,4 +1,4 @@
-"""What a cell or a label holds: a number or a word, and the one name that a label has however it is written."""
+"""What a cell or a label holds: a number, a word or nothing; and a label's one name, however it is written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ import numpy as np
 
 # Words are kept in arrays as wide as the longest, and each becomes an input: a text is not a category.
 LONGEST_WORD = 200
+
+MISSING = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
+"""Cells without a value, in small letters, as spreadsheets and programs write them. No column has them as words."""
+
+PERHAPS_MISSING = ("-", ".", "none")
+"""Without a value among numbers and dates. Among words they are words: a blood group is + or -, a complication none."""
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell has no value, in any column.
+
+    >>> is_missing(" "), is_missing("NaN"), is_missing("-"), is_missing("0")
+    (True, True, False, False)
+    """
+    return text.strip().lower() in MISSING
+
+
+def is_perhaps_missing(text: str) -> bool:
+    """Whether a cell has no value if its column has numbers or dates."""
+    return text.strip().lower() in PERHAPS_MISSING
 
 
 def as_number(text: str) -> float | int | None:

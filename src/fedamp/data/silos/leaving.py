@@ -11,7 +11,7 @@ import numpy as np
 from fedamp import checks
 from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.identifiers import number_reason, word_reason
-from fedamp.data.silos.one_line import brief, listed
+from fedamp.data.silos.one_line import as_date, brief, listed
 from fedamp.data.silos.raw import RawSilo, word_counts
 from fedamp.data.silos.schema import Schema, make_schema
 from fedamp.data.silos.targets import guess_task
@@ -24,7 +24,13 @@ MOST = 30  # words of a column that a listing shows
 
 
 def described(
-    silos: Sequence[RawSilo], task: str, min_count: int | None, drop: Collection[str], keep: Collection[str]
+    silos: Sequence[RawSilo],
+    task: str,
+    min_count: int | None,
+    drop: Collection[str],
+    keep: Collection[str],
+    missing: str = "refuse",
+    indicate: bool = False,
 ) -> Schema:
     """Return the schema of silos that may leave the house; what should not is an error that says all of it at once."""
     min_count = MIN_COUNT if min_count is None else min_count
@@ -40,7 +46,7 @@ def described(
     asked = guess_task([silo.y for silo in silos]) if task == "auto" else task
     if found := faults(silos, asked, min_count, keep):
         raise UserError("; ".join(found))
-    return replace(make_schema(silos, task, min_count), kept=tuple(sorted({*keep} & columns)))
+    return replace(make_schema(silos, task, min_count, missing, indicate), kept=tuple(sorted({*keep} & columns)))
 
 
 def faults(silos: Sequence[RawSilo], task: str, min_count: int, keep: Collection[str]) -> list[str]:
@@ -64,6 +70,16 @@ def faults(silos: Sequence[RawSilo], task: str, min_count: int, keep: Collection
             f"no word of {listed(emptied)} is in {min_count} rows, so none may travel; leave the column out with "
             f"--drop {','.join(emptied)}, or lower --min-count"
         )
+    few = [
+        column
+        for column, known in _known_numbers(silos).items()
+        if 0 < known < min_count <= rows and column not in suspects
+    ]
+    if few:
+        found.append(
+            f"fewer than {min_count} rows have a number in {listed(few)}, and means of so few tell what they hold; "
+            f"leave the column out with --drop {','.join(few)}, or lower --min-count"
+        )
     if rows < min_count:
         found.append(f"there are {rows} rows, and means of so few tell what they hold; lower --min-count to allow it")
     return [*found, *(_rare_labels(silos, min_count, keep) if task == "classification" else [])]
@@ -73,11 +89,22 @@ def _suspects(silos: Sequence[RawSilo], min_count: int) -> dict[str, str]:
     rows, reasons = sum(len(silo) for silo in silos), {}
     for column, counts in word_counts(silos).items():
         reasons[column] = word_reason(counts, rows, sum(count < min_count for count in counts.values()))
-    for column in dict.fromkeys(column for silo in silos for column in silo.numeric):
+    # Of dates only the mean travels, and it is no surprise that they are in sequence.
+    for column in dict.fromkeys(column for silo in silos for column in silo.numeric if column not in silo.dates):
         parts = [silo.x[:, silo.numeric.index(column)] for silo in silos if column in silo.numeric]
+        parts = [part[~np.isnan(part)] for part in parts]
         # One silo after the other: two of them may both number their rows from 1.
         reasons[column] = next((why for part in parts if (why := number_reason(column, part))), "")
     return {column: why for column, why in reasons.items() if why}
+
+
+def _known_numbers(silos: Sequence[RawSilo]) -> Counter[str]:
+    """Return how many rows have a number, for each column of numbers."""
+    known: Counter[str] = Counter()
+    for silo in silos:
+        lack = {column: int(rows.sum()) for column, rows in silo.missing.items()}
+        known.update({column: len(silo) - lack.get(column, 0) for column in silo.numeric})
+    return known
 
 
 def _rare_labels(silos: Sequence[RawSilo], min_count: int, keep: Collection[str]) -> list[str]:
@@ -97,20 +124,29 @@ def _rare_labels(silos: Sequence[RawSilo], min_count: int, keep: Collection[str]
 
 
 def listing(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
-    """Return what a schema tells everyone who gets it, a line for each column; how often a word occurs is not told."""
+    """Return what a schema tells everyone who gets it, a line for each column.
+
+    How often a word occurs is told only if missing cells are filled, as the most frequent word of all silos fills them.
+    """
     counts = word_counts(silos)
     told = [("rows", f"{schema.count}, only their number")]
     told += [_target(schema)]
     if schema.columns is None:
         shown = ", ".join(f"{shift:.4g} ± {spread:.4g}" for shift, spread in _first(schema))
         told.append(("x", f"numbers of shape {schema.input_shape}; mean ± standard deviation {shown}"))
-    scaling = dict(zip(schema.features, zip(schema.shift, schema.spread, strict=True), strict=False))
+    scaling = {
+        each.column: pair
+        for each, pair in zip(schema.inputs, zip(schema.shift, schema.spread, strict=True), strict=False)
+        if each.scaled
+    }
     for column in schema.columns or ():
-        if column in schema.categories:
-            told.append((column, _words(schema, column, counts.get(column, Counter()))))
+        lack = f"; missing in {_rows(rows)}" if (rows := schema.missing_cells.get(column)) else ""
+        if column in schema.unknown:
+            told.append((column, "missing in all rows"))
+        elif column in schema.categories:
+            told.append((column, _words(schema, column, counts.get(column, Counter())) + lack))
         else:
-            mean, deviation = scaling[column]
-            told.append((column, f"a number; mean {mean:.6g}, standard deviation {deviation:.6g}"))
+            told.append((column, _number(*scaling[column], column in schema.dates) + lack))
     if schema.dropped:
         told.append(("left out", f"{', '.join(schema.dropped)}; only the names of these columns travel"))
     width = max(len(name) for name, _ in told)
@@ -124,6 +160,16 @@ def _target(schema: Schema) -> tuple[str, str]:
     return name, f"classes {listed(schema.labels, MOST)}"
 
 
+def _number(mean: float, deviation: float, dated: bool) -> str:
+    if dated:
+        return f"a date; mean {as_date(mean)}, standard deviation {deviation:.6g} days"
+    return f"a number; mean {mean:.6g}, standard deviation {deviation:.6g}"
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
 def _first(schema: Schema) -> list[tuple[float, float]]:
     return list(zip(schema.shift, schema.spread, strict=True))[:3]
 
@@ -131,7 +177,9 @@ def _first(schema: Schema) -> list[tuple[float, float]]:
 def _words(schema: Schema, column: str, counts: Counter[str]) -> str:
     known = schema.categories[column]
     rare = {word: count for word, count in counts.items() if word not in known}
-    text = f"words {', '.join(map(brief, known[:MOST]))}" + (f" and {len(known) - MOST} more" if known[MOST:] else "")
+    times = [f" ({_rows(n)})" for n in schema.word_counts.get(column, ())] or [""] * len(known)
+    shown = [f"{brief(word)}{often}" for word, often in zip(known, times, strict=True)]
+    text = f"words {', '.join(shown[:MOST])}" + (f" and {len(known) - MOST} more" if known[MOST:] else "")
     return text + (f"; rarer words stay here ({len(rare)}, in {sum(rare.values())} rows)" if rare else "")
 
 
@@ -139,7 +187,8 @@ def at_home(schema: Schema, silo: RawSilo) -> list[str]:
     """Return for each column how many rows have a word that is not in the schema, as it stayed at home."""
     lines = []
     for column in schema.others:
-        rows = sum(n for word, n in word_counts([silo])[column].items() if word not in schema.categories[column])
+        counts = word_counts([silo]).get(column, Counter())
+        rows = sum(n for word, n in counts.items() if word not in schema.categories[column])
         if rows:
             lines.append(f"column {column!r}: {rows} rows have a rare word, which counts as none of its words")
     return lines

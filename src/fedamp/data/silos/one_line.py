@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
+from datetime import date, timedelta
 from pathlib import Path
 
 
@@ -43,6 +45,18 @@ def differing_names(what: str, expected: Collection[str], found: Collection[str]
             noun, verb = (what, "is") if len(names) == 1 else (f"{what}s", "are")
             parts.append(f"{noun} {listed(names)} {verb} {fault}")
     return " and ".join(parts)
+
+
+def as_date(days: float) -> str:
+    """Return days since 1970-01-01 as a date, in any year from 1 to 9999.
+
+    >>> as_date(0.7), as_date(200_000), as_date(1e300)
+    ('1970-01-01', '2517-08-01', '1e+300 days after 1970-01-01')
+    """
+    try:
+        return (date(1970, 1, 1) + timedelta(days=math.floor(days))).isoformat()
+    except OverflowError:
+        return f"{days:.6g} days after 1970-01-01"
 
 
 def one_line(text: str, most: int = 160) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ Array = NDArray[Any]
 class RawSilo:
     """The rows of one silo as its files hold them.
 
-    From a csv file, `columns` are the features in the file's order; `x` has those that are numbers, in that order,
-    and `words` has the others, by their names.
+    From a table, `columns` are the features in the file's order; `x` has those that are numbers, in that order, and
+    `words` has the others, by their names. A table's missing cell is nan among numbers and "" among words; a column
+    without a known cell may be either, as nobody can tell. Dates are numbers: days since 1970-01-01.
     """
 
     name: str
@@ -32,6 +34,8 @@ class RawSilo:
     words: Mapping[str, Array] = field(default_factory=dict)  # column -> (N,) str
     label: str | None = None  # csv: the column that y is from
     dropped: tuple[str, ...] = ()  # csv: columns of the file that were left out
+    dates: tuple[str, ...] = ()  # csv: columns of x that were written as dates
+    left_out: int = 0  # csv: rows of the files that were left out, as a cell is missing in them
 
     def __post_init__(self) -> None:
         of = f"of silo {self.name!r}"
@@ -53,7 +57,7 @@ class RawSilo:
         if not self.x[0].size and not self.words:
             raise UserError(f"x {of} has shape {self.x.shape}, so no features; expected at least one")
         self._check_columns()
-        _check_finite(f"x {of}", self.x)
+        _check_finite(f"x {of}", self.x, missing=self.columns is not None)
         _check_finite(f"y {of}", self.y)
         if self.y.dtype.kind == "U":
             empty = np.flatnonzero(np.char.str_len(np.char.strip(self.y)) == 0)
@@ -63,6 +67,8 @@ class RawSilo:
 
     def _check_columns(self) -> None:
         of = f"of silo {self.name!r}"
+        if other := [column for column in self.dates if column not in self.numeric]:
+            raise UserError(f"dates {of} name {listed(other)}; expected columns of numbers, {listed(self.numeric)}")
         if self.columns is None:
             if self.words:
                 raise UserError(f"silo {self.name!r} has words but no columns; expected the names of all columns")
@@ -92,21 +98,50 @@ class RawSilo:
         """The names of x's columns, in order; none if the silo isn't a table."""
         return tuple(column for column in self.columns or () if column not in self.words)
 
+    @cached_property
+    def missing(self) -> dict[str, NDArray[np.bool_]]:
+        """Of a table: which rows (N,) lack a cell, for each column that lacks any."""
+        lacking = {column: cells == "" for column, cells in self.words.items()}
+        if self.columns is not None and self.x.dtype.kind == "f":
+            lacking |= dict(zip(self.numeric, np.isnan(self.x).T, strict=True))
+        return {column: lacking[column] for column in self.columns or () if column in lacking and lacking[column].any()}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Columns without a known cell: whether they would be numbers, dates or words can't be told here."""
+        return tuple(column for column, rows in self.missing.items() if rows.all())
+
+    @cached_property
+    def coded(self) -> dict[str, tuple[list[str], NDArray[np.int64]]]:
+        """For each column of words, its different words in alphabetical order, and the place (N,) of each row's among
+        them; "" is one of them. By a dict, as sorting all rows' texts takes several times as long.
+        """
+        found = {}
+        for column, cells in self.words.items():
+            texts = cells.tolist()
+            words = sorted(set(texts))
+            places = {word: place for place, word in enumerate(words)}
+            found[column] = words, np.fromiter(map(places.__getitem__, texts), np.int64, len(texts))
+        return found
+
 
 def word_counts(silos: Sequence[RawSilo]) -> dict[str, Counter[str]]:
-    """Return how many rows have each word, for each column of words."""
+    """Return how many rows have each word, for each column of words that has a known one; missing cells don't count."""
     counts: dict[str, Counter[str]] = {}
     for silo in silos:
-        for column, cells in silo.words.items():
-            words, times = np.unique(cells, return_counts=True)
-            counts.setdefault(column, Counter()).update(dict(zip(words.tolist(), times.tolist(), strict=True)))
+        for column, (words, codes) in silo.coded.items():
+            times = np.bincount(codes, minlength=len(words)).tolist()
+            found = {word: n for word, n in zip(words, times, strict=True) if word}
+            if found:
+                counts.setdefault(column, Counter()).update(found)
     return counts
 
 
-def _check_finite(what: str, array: Array) -> None:
+def _check_finite(what: str, array: Array, missing: bool = False) -> None:
+    """Raise if a number is not finite; nan is fine where cells may be missing."""
     if array.dtype.kind != "f":
         return
-    finite = np.isfinite(array)
+    finite = ~np.isinf(array) if missing else np.isfinite(array)
     if not finite.all():
         place = np.unravel_index(int(np.argmin(finite)), array.shape)
         within = f" at {tuple(int(i) for i in place[1:])}" if array.ndim > 1 else ""

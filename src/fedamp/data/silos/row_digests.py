@@ -19,7 +19,10 @@ BLOCK = 1024  # rows that are converted at a time: pictures need eight times the
 
 
 def row_digests(silo: RawSilo) -> list[bytes]:
-    """Return the digest of each row's inputs as they were read: numbers as float64, words as text."""
+    """Return the digest of each row's inputs as they were read: numbers as float64, words as text.
+
+    A missing cell is nan or no text, whatever it is filled with later.
+    """
     words = {column: _encoded(silo, column) for column in sorted(silo.words)}
     digests = []
     for place, numbers in enumerate(_numbers(silo)):
@@ -31,17 +34,19 @@ def row_digests(silo: RawSilo) -> list[bytes]:
 
 
 def _numbers(silo: RawSilo) -> Iterator[bytes]:
-    """Yield each row's numbers as bytes; 0 and -0 are one number."""
+    """Yield each row's numbers as bytes; 0 and -0 are one number, and so is every nan."""
     x = silo.x.reshape(len(silo), -1)
     order = sorted(range(x.shape[1]), key=lambda i: silo.numeric[i]) if silo.columns is not None else slice(None)
     for start in range(0, len(x), BLOCK):
         block = np.ascontiguousarray(x[start : start + BLOCK, order], dtype="<f8") + 0.0
+        block[np.isnan(block)] = np.nan
         for row in block:
             yield row.tobytes()
 
 
 def _encoded(silo: RawSilo, column: str) -> list[bytes]:
     """Return the words of a column, each after its length, so that no two rows of words run together alike."""
-    words, inverse = np.unique(silo.words[column], return_inverse=True)
-    texts = [word.encode("utf-8", "surrogatepass") for word in words.tolist()]
-    return [len(texts[i]).to_bytes(4, "little") + texts[i] for i in inverse.tolist()]
+    words, codes = silo.coded[column]
+    texts = [word.encode("utf-8", "surrogatepass") for word in words]
+    texts = [len(text).to_bytes(4, "little") + text for text in texts]
+    return [texts[i] for i in codes.tolist()]

@@ -9,18 +9,24 @@ from typing import Any
 
 from fedamp import checks
 from fedamp.data.silos.one_line import brief, shown
-from fedamp.data.silos.schema import VERSION, Schema
+from fedamp.data.silos.schema import NEWER, VERSION, Schema
 from fedamp.errors import UserError
 
 REMEDY = "make the file again with `fedamp data schema`"
+USUAL = {
+    **dict.fromkeys(("dropped", "others", "kept", "dates"), ()),
+    **{"missing": "refuse", "indicate": False, "missing_cells": {}, "word_counts": {}},
+}
+"""Fields that only some schemas have, and what they are without."""
 
 
 def schema_to_json(schema: Schema) -> str:
     """Return a schema as JSON, for people to read and for `schema_from_json`; numbers come back exactly."""
     values = {field.name: getattr(schema, field.name) for field in fields(schema)}
-    values["categories"] = dict(schema.categories)
-    for name in ("dropped", "others", "kept"):
-        if not values[name]:  # a schema without them is the same file as ever, and the same agreement
+    for name in ("categories", "missing_cells", "word_counts"):
+        values[name] = dict(values[name])
+    for name, usual in USUAL.items():
+        if values[name] == usual:  # a schema without them is the same file as ever, and the same agreement
             del values[name]
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -32,8 +38,8 @@ def schema_from_json(text: str) -> Schema:
     values = _parse(text)
     # The version comes first: with another one, other fields are no surprise.
     version = values.get("version")
-    if checks.is_whole(version) and version != VERSION:
-        raise UserError(f"field 'version' is {brief(version)}; expected {VERSION}: update fedamp")
+    if checks.is_whole(version) and version not in (VERSION, NEWER):
+        raise UserError(f"field 'version' is {brief(version)}; expected {VERSION} or {NEWER}: update fedamp")
     try:
         return schema_of(values)
     except UserError as error:

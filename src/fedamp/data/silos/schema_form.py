@@ -10,13 +10,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from fedamp.data.silos.one_line import brief, listed
-from fedamp.data.silos.schema.definition import Schema, Task
+from fedamp.data.silos.schema.definition import Missing, Schema, Task
 from fedamp.errors import UserError
 
 # A list of JSON becomes a tuple; what is in it is checked as strictly as everything else.
 Texts = Annotated[tuple[str, ...], Field(min_length=1), Strict(False)]
 Names = Annotated[tuple[str, ...], Strict(False)]
-Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1), Strict(False)]
+Count = Annotated[int, Field(ge=1)]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1), Strict(False)]
 Numbers = Annotated[tuple[float, ...], Strict(False)]
 Spread = Annotated[float, Field(ge=0)]
 Spreads = Annotated[tuple[Spread, ...], Strict(False)]
@@ -29,7 +30,7 @@ class SchemaForm(BaseModel):
 
     task: Task = Field(description="classification or regression")
     columns: Texts | None = Field(description="a list of strings, at least one, or null for arrays")
-    input_shape: Sizes = Field(description="a list of whole numbers of 1 or more, at least one")
+    input_shape: Counts = Field(description="a list of whole numbers of 1 or more, at least one")
     labels: Texts | None = Field(description="a list of strings, at least one, or null for regression")
     shift: Numbers = Field(description="a list of finite numbers")
     spread: Spreads = Field(description="a list of finite numbers of 0 or more")
@@ -42,6 +43,13 @@ class SchemaForm(BaseModel):
     dropped: Names = Field(default=(), description="a list of strings")  # these three only if there are any
     others: Names = Field(default=(), description="a list of strings")
     kept: Names = Field(default=(), description="a list of strings")
+    dates: Names = Field(default=(), description="a list of strings")  # these five only in version 2
+    missing: Missing = Field(default="refuse", description="refuse, fill or drop")
+    indicate: bool = Field(default=False, description="true or false")
+    missing_cells: dict[str, Count] = Field(default={}, description="an object that gives columns whole numbers")
+    word_counts: dict[str, Counts] = Field(
+        default={}, description="an object that gives each column of words its list of whole numbers"
+    )
     version: int = Field(description="a whole number")
 
 
@@ -59,7 +67,7 @@ def _sentence(kind: str, place: tuple[int | str, ...], value: object) -> str:
     """Return a fault in words: the field, its value, what was expected."""
     name, *inside = place
     if kind == "extra_forbidden":
-        return f"field {brief(name)} is unknown; expected {listed(SchemaForm.model_fields, most=20)}"
+        return f"field {brief(name)} is unknown; expected {listed(SchemaForm.model_fields, most=24)}"
     expected = SchemaForm.model_fields[str(name)].description
     if kind == "missing":
         return f"field {name!r} is missing; expected {expected}"

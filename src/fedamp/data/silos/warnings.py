@@ -13,8 +13,9 @@ import numpy as np
 
 from fedamp.data.silos.cells import as_number
 from fedamp.data.silos.one_line import brief, listed
-from fedamp.data.silos.raw import Array, RawSilo
+from fedamp.data.silos.raw import Array, RawSilo, word_counts
 from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.schema.notes import filling
 from fedamp.data.silos.targets import MANY, guess_task, has_fractions, labels_of
 
 FEW = 10  # this many classes may be amounts after all, if most of them occur in only one row
@@ -82,10 +83,12 @@ def silo_warnings(silos: Sequence[RawSilo], schema: Schema, task: str) -> list[s
     lines = task_warnings([silo.y for silo in silos], task)
     if schema.labels is not None:
         lines += _label_warnings({silo.name: labels_of(silo.y) for silo in silos})
+    known = {silo.name: word_counts([silo]) for silo in silos}
     words = {
-        column: {silo.name: np.unique(silo.words[column]).tolist() for silo in silos} for column in schema.categories
+        column: {name: counts[column] for name, counts in known.items() if column in counts}
+        for column in schema.categories
     }
-    return lines + _word_warnings(words)
+    return lines + empty_warnings(silos, schema) + _word_warnings(words)
 
 
 def schema_warnings(schemas: Sequence[Schema], names: Sequence[str], task: str) -> list[str]:
@@ -98,9 +101,10 @@ def schema_warnings(schemas: Sequence[Schema], names: Sequence[str], task: str) 
             labels = {label for labels in held.values() for label in labels}
             lines += class_warnings(labels, sum(schema.count for schema in schemas))
         lines += _label_warnings(held)
+    columns = dict.fromkeys(column for schema in schemas for column in schema.categories)
     words = {
-        column: {name: schema.categories[column] for name, schema in by_name.items()}
-        for column in schemas[0].categories
+        column: {name: schema.categories[column] for name, schema in by_name.items() if column in schema.categories}
+        for column in columns
     }
     return lines + _word_warnings(words)
 
@@ -112,6 +116,17 @@ def _label_warnings(held: Mapping[str, Collection[str]]) -> list[str]:
         cure = "if they stand for missing values, leave those rows out"
         lines.insert(0, f"labels {listed(missing)} count as classes; {cure}")
     return lines
+
+
+def empty_warnings(silos: Sequence[RawSilo], schema: Schema) -> list[str]:
+    """Return where all cells of a column are filled, which is more often a mistake in a file than intended."""
+    empty = {column: [silo.name for silo in silos if column in silo.unknown] for column in schema.fills}
+    return [
+        f"column {column!r} has no cell in {listed(places, 3)}: all of its rows are filled with "
+        f"{filling(schema, column)}; look at the file"
+        for column, places in empty.items()
+        if places
+    ]
 
 
 def _word_warnings(words: Mapping[str, Mapping[str, Collection[str]]]) -> list[str]:

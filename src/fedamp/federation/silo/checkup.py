@@ -14,7 +14,8 @@ from fedamp.data.silos.identifiers import schema_suspects
 from fedamp.data.silos.leaving import at_home
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema, schema_notes
-from fedamp.data.silos.warnings import schema_warnings
+from fedamp.data.silos.schema.missing import READING
+from fedamp.data.silos.warnings import empty_warnings, schema_warnings
 from fedamp.errors import UserError
 from fedamp.federation.plan import PROTOCOL, SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
@@ -110,9 +111,10 @@ def _version(silo_config: SiloConfig, bundle: Path) -> str:
 
 def _data(silo_config: SiloConfig, data: Path) -> str:
     schema = silo_config.plan.schema
-    raw = read_silo(data, silo_config.plan.config.label, schema.dropped)
+    raw = read_silo(data, silo_config.plan.config.label, schema.dropped, missing=READING[schema.missing])
     apply_schema(schema, raw)
-    found = schema_warnings([make_schema([raw], schema.task), schema], [raw.name, "the schema"], schema.task)
+    here = make_schema([raw], schema.task, missing=schema.missing, indicate=schema.indicate)
+    found = schema_warnings([here, schema], [raw.name, "the schema"], schema.task) + empty_warnings([raw], schema)
     found += [f"column {column!r} of the schema looks like {why}" for column, why in schema_suspects(schema).items()]
     warnings = [f"warning: {line}" for line in found]
     return "; ".join([f"{len(raw)} rows", *schema_notes(schema, [raw]), *at_home(schema, raw), *warnings])

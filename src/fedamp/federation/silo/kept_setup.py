@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema.missing import READING
 from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig
@@ -28,7 +29,7 @@ def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool) -> Setup
         key = repr((config, schema_to_json(plan.schema), silo_config.number, fingerprint(data)))
         if data in _KEPT and _KEPT[data][0] == key:
             return _KEPT[data][1]
-        raw = read_silo(data, config.label, plan.schema.dropped)
+        raw = read_silo(data, config.label, plan.schema.dropped, missing=READING[plan.schema.missing])
         material = silo_material(config, [raw], plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise DataError(str(error)) from None

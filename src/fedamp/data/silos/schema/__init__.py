@@ -6,12 +6,14 @@ names and means are read by everyone who gets it.
 """
 
 from fedamp.data.silos.schema.apply import apply_schema, check_agreed
-from fedamp.data.silos.schema.definition import TASKS, VERSION, Schema
+from fedamp.data.silos.schema.definition import MISSING, NEWER, TASKS, VERSION, Schema
 from fedamp.data.silos.schema.make import make_schema
 from fedamp.data.silos.schema.merge import merge_schemas
 from fedamp.data.silos.schema.notes import schema_notes
 
 __all__ = [
+    "MISSING",
+    "NEWER",
     "TASKS",
     "VERSION",
     "Schema",

@@ -11,17 +11,26 @@ from fedamp.data.silos.schema.definition import Schema
 def schema_differences(a: Schema, b: Schema) -> list[str]:
     """Return in words what differs between two schemas; none if they are the same."""
     lines = []
-    for name in ("task", "label", "input_shape", "pictures", "count", "target_shift", "target_spread", "version"):
+    plain = ("task", "label", "input_shape", "pictures", "count", "target_shift", "target_spread")
+    for name in (*plain, "missing", "indicate", "version"):
         if getattr(a, name) != getattr(b, name):
             lines.append(f"{name} is {getattr(a, name)} in the first and {getattr(b, name)} in the second")
     if (a.columns is None) != (b.columns is None):
         lines.append("one has columns and the other has none")
     lines += _name_differences("columns", a.columns or (), b.columns or ())
-    for what in ("dropped", "others", "kept"):
+    for what in ("dropped", "others", "kept", "dates"):
         lines += _name_differences(what, getattr(a, what), getattr(b, what))
     lines += _name_differences("labels", a.labels or (), b.labels or ())
     for column in [*a.categories, *(column for column in b.categories if column not in a.categories)]:
         lines += _name_differences(f"words of {column!r}", a.categories.get(column, ()), b.categories.get(column, ()))
+    for column in dict.fromkeys([*a.missing_cells, *b.missing_cells]):
+        rows = [schema.missing_cells.get(column, 0) for schema in (a, b)]
+        if rows[0] != rows[1]:
+            lines.append(f"{column!r} is missing in {rows[0]} rows of the first and {rows[1]} of the second")
+    for column in a.word_counts.keys() & b.word_counts.keys():
+        first, second = (dict(zip(each.categories[column], each.word_counts[column], strict=True)) for each in (a, b))
+        if differing := [word for word in first if word in second and first[word] != second[word]]:
+            lines.append(f"how often words of {column!r} occur differs: {listed(differing, 3)}")
     # Side by side only if both have the same inputs: what else differs is said above.
     if a.input_shape == b.input_shape and a.features == b.features and a.pictures == b.pictures:
         names = a.features or tuple(f"input {i}" for i in range(len(a.shift)))

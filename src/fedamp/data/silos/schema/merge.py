@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from fedamp.data.silos.one_line import brief, listed
-from fedamp.data.silos.schema.definition import Schema, inputs_of
+from fedamp.data.silos.schema.definition import Schema, inputs_of, version_of
 from fedamp.data.silos.schema.layout import layout_difference
+from fedamp.data.silos.schema.missing import check_known
 from fedamp.data.silos.targets import sorted_labels
 from fedamp.errors import UserError
+
+NOTHING = (0.0, 0.0)  # mean and spread of a column without a known cell
 
 
 def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None) -> Schema:
@@ -25,6 +29,7 @@ def merge_schemas(schemas: Sequence[Schema], names: Sequence[str] | None = None)
         raise UserError(f"got {len(names)} names for {len(schemas)} schemas; expected one for each")
     merged = merge(schemas, names or [f"schema {i}" for i in range(1, len(schemas) + 1)])
     check_classes(merged)
+    check_known(merged)
     return merged
 
 
@@ -43,7 +48,23 @@ def merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
                 "column; name it with --label where each schema is made"
             )
         _check_dropped(schemas, names, schema, name)
-        difference = layout_difference(merged, schema.columns, schema.categories, schema.input_shape, schema.pictures)
+        for flag in ("missing", "indicate"):
+            ours, theirs = getattr(merged, flag), getattr(schema, flag)
+            if ours != theirs:
+                called = "--missing" if flag == "missing" else "--indicate-missing"
+                raise UserError(
+                    f"{flag} of {name} is {theirs} and that of {first} is {ours}; expected the same; give all silos "
+                    f"the same {called} where each schema is made"
+                )
+        difference = layout_difference(
+            merged,
+            schema.columns,
+            schema.categories,
+            schema.input_shape,
+            schema.pictures,
+            schema.dates,
+            schema.unknown,
+        )
         if difference:
             raise UserError(f"{name} doesn't fit {first}: {difference}")
         merged = _merge_two(merged, schema)
@@ -71,16 +92,28 @@ def check_classes(schema: Schema) -> None:
 
 
 def _merge_two(a: Schema, b: Schema) -> Schema:
-    """Return the schema of the rows of both, whose layouts are the same."""
-    categories = {column: tuple(sorted({*words, *b.categories[column]})) for column, words in a.categories.items()}
-    inputs = inputs_of(a.columns or (), categories)
+    """Return the schema of the rows of both, whose layouts are the same, but for columns without a known cell."""
+    columns = a.columns or ()
+    categories = {
+        column: tuple(sorted({*a.categories.get(column, ()), *b.categories.get(column, ())}))
+        for column in columns
+        if column in a.categories or column in b.categories
+    }
+    missing_cells = {
+        column: rows for column in columns if (rows := a.missing_cells.get(column, 0) + b.missing_cells.get(column, 0))
+    }
+    inputs = inputs_of(columns, categories, missing_cells if a.indicate else ())
     if a.columns is not None:
         mine, other = _by_column(a), _by_column(b)
         scaling = [
-            (0.0, 1.0)
-            if column in categories
-            else _combine(f"column {column!r}", a.count, mine[column], b.count, other[column])
-            for _, column in inputs
+            _combine(
+                f"column {column!r}",
+                *(a.known(column), mine.get(column, NOTHING)),
+                *(b.known(column), other.get(column, NOTHING)),
+            )
+            if scaled
+            else (0.0, 1.0)
+            for _, column, scaled, _ in inputs
         ]
     else:
         scaling = list(zip(a.shift, a.spread, strict=True))
@@ -89,6 +122,7 @@ def _merge_two(a: Schema, b: Schema) -> Schema:
             scaling = [
                 _combine("x", a.count, ours, b.count, theirs) for ours, theirs in zip(scaling, others, strict=True)
             ]
+    dates = tuple(column for column in columns if column in (*a.dates, *b.dates))
     target = a.target_shift, a.target_spread
     if a.task == "regression":
         target = _combine("y", a.count, target, b.count, (b.target_shift, b.target_spread))
@@ -102,6 +136,12 @@ def _merge_two(a: Schema, b: Schema) -> Schema:
         dropped=tuple(sorted({*a.dropped, *b.dropped})),
         others=tuple(sorted({*a.others, *b.others})),
         kept=tuple(sorted({*a.kept, *b.kept})),
+        dates=dates,
+        missing_cells=missing_cells,
+        word_counts={column: _counted(a, b, column, words) for column, words in categories.items()}
+        if a.missing == "fill"
+        else {},
+        version=version_of(dates, a.missing),
         target_shift=target[0],
         target_spread=target[1],
         count=a.count + b.count,
@@ -111,7 +151,9 @@ def _merge_two(a: Schema, b: Schema) -> Schema:
 def _combine(
     what: str, count_a: int, a: tuple[float, float], count_b: int, b: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return mean and spread of two sets of rows from (mean, spread) of each."""
+    """Return mean and spread of two sets of rows from (mean, spread) of each; one of no rows has no say."""
+    if not count_a or not count_b:
+        return a if count_a else b
     share = count_b / (count_a + count_b)
     # Equal means leave a delta of exactly 0, so that what is constant in all silos stays constant.
     delta = b[0] - a[0]
@@ -124,5 +166,14 @@ def _combine(
 
 
 def _by_column(schema: Schema) -> dict[str, tuple[float, float]]:
-    inputs = inputs_of(schema.columns or (), schema.categories)
-    return {column: (u, v) for (_, column), u, v in zip(inputs, schema.shift, schema.spread, strict=True)}
+    scaling = zip(schema.inputs, schema.shift, schema.spread, strict=True)
+    return {each.column: (shift, spread) for each, shift, spread in scaling if each.scaled}
+
+
+def _counted(a: Schema, b: Schema, column: str, words: Sequence[str]) -> tuple[int, ...]:
+    """Return how many rows of both have each word."""
+    counts: Counter[str] = Counter()
+    for schema in (a, b):
+        told = zip(schema.categories.get(column, ()), schema.word_counts.get(column, ()), strict=True)
+        counts.update(dict(told))
+    return tuple(counts[word] for word in words)

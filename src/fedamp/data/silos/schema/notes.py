@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedamp.data.silos.one_line import brief, listed
+from fedamp.data.silos.one_line import as_date, brief, listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.data.silos.targets import MANY, labels_of
@@ -17,6 +17,12 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
         notes.append(f"column {column!r} has {len(words)} words ({listed(words, 4)}): each becomes an input")
         if len(words) > MANY:
             notes.append(f"column {column!r} may be a name, a date or a text: the schema shows its words to everyone")
+    notes += [
+        f"column {column!r}: {100 * rows / schema.count:.2g} % missing, filled with {filling(schema, column)}"
+        + (", with an input that says so" if schema.indicate else "")
+        for column, rows in schema.missing_cells.items()
+        if column in schema.fills
+    ]
     constant = [name for name, spread in zip(schema.features, schema.spread, strict=False) if not spread]
     if constant:
         notes.append(f"the same in all rows, so of no use: {listed(constant)}")
@@ -27,3 +33,11 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
         if len(names) == 1:
             notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names[0])}")
     return notes
+
+
+def filling(schema: Schema, column: str) -> str:
+    """Return in words what a missing cell of a column becomes."""
+    value = schema.fills[column]
+    if isinstance(value, str):
+        return brief(value)
+    return as_date(value) if column in schema.dates else f"{value:.4g}"

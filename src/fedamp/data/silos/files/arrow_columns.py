@@ -1,0 +1,108 @@
+"""Columns of text that pyarrow holds: their different cells, and a short way to plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedamp.data.silos.cells import MISSING, PERHAPS_MISSING
+from fedamp.data.silos.files.columns import Cells, Column
+from fedamp.data.silos.files.decimals import GROUP_COMMA, GROUP_POINT, NO_MARKS, WITH_COMMAS, Marks
+
+FEW = 2**14  # different cells that are looked at one by one: no column of words has more
+LARGEST = 2.0**62  # whole numbers beyond may not be labels as they stand
+
+
+def cells_of(column: Any) -> Cells:
+    """Return a column's cells with each different text once, blanks around it removed; null is empty."""
+    coded = column.combine_chunks().dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    texts = [text.strip() for text in coded.dictionary.to_pylist()]
+    if coded.null_count:
+        codes = np.where(np.isnan(codes), len(texts), codes)
+        texts.append("")
+    return Cells(texts, codes.astype(np.int64))
+
+
+def fast_feature(column: Any, separator: str) -> Column | None:
+    """Return a column of numbers, perhaps with missing ones; None if its cells must be looked at one by one."""
+    from pyarrow import compute as pc  # type: ignore[import-untyped]
+
+    plain = _numbers(column)
+    if plain is not None:
+        marks = NO_MARKS if separator == "," else _marks(column, ".", GROUP_POINT)
+        return None if marks is None else Column(plain, marks=marks)
+    if column.null_count or pc.count_distinct(column).as_py() <= FEW:
+        return None
+    trimmed = pc.utf8_trim_whitespace(column)
+    lacking = pc.is_in(pc.utf8_lower(trimmed), value_set=_array([*MISSING, *PERHAPS_MISSING]))
+    known = pc.if_else(lacking, None, trimmed)
+    values = _numbers(known)
+    if values is not None:
+        marks = NO_MARKS if separator == "," else _marks(known, ".", GROUP_POINT)
+    elif separator != "," and pc.all(pc.match_substring_regex(known, rf"\A{WITH_COMMAS}\z")).as_py():
+        values = _numbers(pc.replace_substring(known, ",", "."))
+        marks = _marks(known, ",", GROUP_COMMA)
+    else:
+        return None
+    absent = lacking.to_numpy()
+    if values is None or marks is None or absent.all():
+        return None
+    return Column(values, absent if absent.any() else None, marks=marks)
+
+
+def fast_labels(column: Any, separator: str) -> Column | None:
+    """Return labels that are all plain numbers, with points or without; None if they must be looked at one by one."""
+    from pyarrow import ArrowInvalid, int64
+    from pyarrow import compute as pc
+
+    values = _numbers(column)
+    if values is None or not len(values) or np.abs(values).max() > LARGEST:
+        return None
+    whole = pc.match_substring_regex(column, r"\A-?[0-9]+\z")
+    try:
+        if pc.all(whole).as_py():
+            return Column(pc.cast(column, int64()).to_numpy())
+    except ArrowInvalid:
+        return None
+    if pc.any(pc.match_substring(column, "+")).as_py():
+        return None
+    marks = NO_MARKS if separator == "," else _marks(column, ".", GROUP_POINT)
+    return None if marks is None else Column(values, marks=marks)
+
+
+def _numbers(column: Any) -> NDArray[np.float64] | None:
+    """Return a column's numbers, with nan for null; None if some cell is not a plain, finite one."""
+    from pyarrow import ArrowInvalid, float64
+    from pyarrow import compute as pc
+
+    try:
+        numbers = pc.cast(column, float64())
+    except ArrowInvalid:
+        return None
+    values: NDArray[np.float64] = numbers.to_numpy()
+    # nan only where there is null: a cell nan or inf is looked at elsewhere.
+    finite = int(np.isfinite(values).sum())
+    return values if finite == len(values) - numbers.null_count else None
+
+
+def _marks(column: Any, mark: str, grouped: str) -> Marks | None:
+    """Return what a column's numbers tell about decimal marks; None if all are doubtful."""
+    from pyarrow import compute as pc
+
+    marked = column.filter(pc.match_substring(column, mark))
+    if not len(marked):
+        return NO_MARKS
+    head = marked.slice(0, 1000)
+    for part in (head, marked):
+        if not pc.all(pc.match_substring_regex(part, rf"\A{grouped}\z")).as_py():
+            return Marks(comma=mark == ",", point=mark == ".")
+    return None
+
+
+def _array(texts: list[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(texts)

@@ -1,0 +1,58 @@
+"""Missing cells under a schema: whether they may be there, what kind an empty column is of, and how files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedamp.data.silos.one_line import listed
+from fedamp.data.silos.raw import Array, RawSilo
+from fedamp.data.silos.schema.definition import Schema
+from fedamp.errors import UserError
+
+READING = {"refuse": "refuse", "fill": "keep", "drop": "drop"}
+"""What the reader of files is told for each way to treat missing cells: it drops rows, and a schema fills cells."""
+
+
+def check_complete(silo: RawSilo) -> None:
+    """Raise if a silo lacks cells, where nothing fills them."""
+    if silo.missing:
+        raise UserError(
+            f"silo {silo.name!r} lacks cells: {lacking(silo)}; give --missing fill (by the mean, or the most frequent "
+            f"word) or --missing drop (leave these rows out), or leave the columns out with --drop"
+        )
+
+
+def lacking(silo: RawSilo) -> str:
+    """Return in words which columns lack cells, and in how many rows."""
+    found = [f"column {column!r} in {int(rows.sum())} of {len(silo)} rows" for column, rows in silo.missing.items()]
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more columns" if len(found) > 3 else "")
+
+
+def check_known(schema: Schema) -> None:
+    """Raise if nobody has a cell of some column: it is of no kind, and there is nothing to learn from it."""
+    if schema.unknown:
+        raise UserError(
+            f"no row of any silo has a cell of column {listed(schema.unknown)}; "
+            f"leave it out with --drop {','.join(schema.unknown)}"
+        )
+
+
+def with_kinds_of(schema: Schema, silo: RawSilo) -> RawSilo:
+    """Return a silo whose columns without a known cell are of the schema's kind: numbers, or words.
+
+    What is known of a row is then the same whether the rest of its file knows more or not.
+    """
+    known = [column for column in silo.unknown if column in (schema.columns or ())]
+    if all((column in silo.words) == (column in schema.categories) for column in known):
+        return silo
+    wordy = {column for column in known if column in schema.categories}
+    numbers: dict[str, Array] = dict(zip(silo.numeric, silo.x.T, strict=True))
+    words = {column: cells for column, cells in silo.words.items() if column not in known or column in wordy}
+    words |= {column: np.full(len(silo), "") for column in wordy}
+    numeric: Sequence[str] = [column for column in silo.columns or () if column not in words]
+    empty = np.full(len(silo), np.nan)
+    x = np.stack([numbers.get(column, empty) for column in numeric], axis=1) if numeric else np.empty((len(silo), 0))
+    return replace(silo, x=x, words=words, dates=tuple(column for column in silo.dates if column in numeric))
