@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,32 @@ from fedamp.errors import UserError
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is either whole or not there, whenever the machine stops."""
+    with whole(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give the name of a file to write to: it becomes `path` when all of it is on the disk, and else is not there."""
     temporary = path.with_name(f".{path.name}.part")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        _sync(temporary)
         os.replace(temporary, path)
     except BaseException:  # a full disk, Ctrl-C
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Return when a file, or a folder's list of them, is on the disk."""
+    place = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(place)
     finally:
-        os.close(folder)
+        os.close(place)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

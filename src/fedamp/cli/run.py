@@ -50,15 +50,17 @@ def run_command(
 def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
     """Print what a run would need; warn if there is less."""
     from fedamp.runs.needs import in_words, needs
+    from fedamp.runs.process_memory import resident
     from fedamp.runs.setup import assemble
 
+    program = resident()  # before any data are read
     setup = assemble(config, data_dir=data_dir)
+    need = needs(config, setup, program)
     if as_json:
-        need = needs(setup, config.rounds)
-        summary = {"total": need.total, "fits": need.fits, "engine": setup.choice.engine}
+        summary = {"fits": need.fits, "engine": setup.choice.engine}
         print(json.dumps({**vars(need), **summary, "warnings": setup.warnings}))
         return
-    lines, shortage = in_words(setup, config.rounds)
+    lines, shortage = in_words(need, config, setup)
     for line in lines:
         out.print(line, soft_wrap=True)
     if shortage:

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from fedamp.files import write_whole
+from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import Rows, State
 
 COST = 0.05
@@ -71,8 +70,7 @@ def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:
             named[f"{prefix}/{kind}/{name}/params"] = rows.params
             named[f"{prefix}/{kind}/{name}/buffers"] = rows.buffers
     named |= {f"{prefix}/pairs/{name}": pairs for name, pairs in state.pairs.items()}
-    # Copies: a file can't hold one storage under two names, and states share rows.
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in named.items()}
+    return named
 
 
 def state_of(prefix: str, num_clients: int, tensors: Mapping[str, Tensor]) -> State:
@@ -93,7 +91,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, kept: Kept | None = No
     """Write a checkpoint, then delete all but those that are kept."""
     tensors = {**state_tensors("server", checkpoint.server), **state_tensors("clients", checkpoint.clients)}
     if checkpoint.xi is not None:
-        tensors["xi"] = checkpoint.xi.contiguous()
+        tensors["xi"] = checkpoint.xi
     best = State(0, rows={entry: snapshot.models for entry, snapshot in checkpoint.best.items()})
     tensors |= state_tensors("best", best)
     header = {
@@ -102,8 +100,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, kept: Kept | None = No
         "how": dict(checkpoint.how),
         "best": {entry: [snapshot.round, snapshot.score] for entry, snapshot in checkpoint.best.items()},
     }
-    data = save(tensors, metadata={"fedamp": json.dumps(header)})
-    write_whole(folder / f"checkpoint-{checkpoint.k:07d}.safetensors", data)
+    path = folder / f"checkpoint-{checkpoint.k:07d}.safetensors"
+    write_tensors(path, tensors, {"fedamp": json.dumps(header)})
     files = {_round(path): path for path in _files(folder)}
     for k in files.keys() - (kept or Kept()).among(list(files)):
         files[k].unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor
 
 from fedamp.errors import UserError
@@ -46,6 +46,7 @@ from fedamp.records.reading import (
     read_lines,
     read_run,
 )
+from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import Rows
 
 
@@ -145,11 +146,11 @@ class RunFolder:
         `forget` is False: a federation may be asked for more rounds later.
         """
         with self._clear_errors():
-            write_whole(self.path / MODELS, save(_tensors(models)))
+            write_tensors(self.path / MODELS, _tensors(models))
             if best:
-                write_whole(self.path / BEST, save(_tensors(best)))
+                write_tensors(self.path / BEST, _tensors(best))
             if xi is not None:
-                write_whole(self.path / XI, save({"xi": xi.to(torch.float32).contiguous()}))
+                write_tensors(self.path / XI, {"xi": xi.to(torch.float32)})
             write_json(self.path / RESULT, result)
             if result["finished"] and forget:
                 forget_checkpoints(self.path)
@@ -188,9 +189,7 @@ class RunFolder:
 
 
 def _tensors(models: Mapping[str, Rows]) -> dict[str, Tensor]:
-    kinds = {f"{name}.{kind}": getattr(rows, kind) for name, rows in models.items() for kind in ("params", "buffers")}
-    # Copies: a file can't hold one storage under two names, and a method may have the same model under both.
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in kinds.items()}
+    return {f"{name}.{kind}": getattr(rows, kind) for name, rows in models.items() for kind in ("params", "buffers")}
 
 
 def read_models(path: Path) -> dict[str, Rows]:

@@ -1,4 +1,9 @@
-"""What a run will need, before it is run: memory and work. Estimates, from shapes alone."""
+"""What a run will need, before it is run: memory and work.
+
+On a CPU the memory is measured: the data are read as the run would read them, a miniature of the run is played with two
+numbers of clients, and a line through both peaks says what all of them take. On a GPU, and where the system does not
+tell how much a process holds, it is counted from shapes: states, messages, moments, gradients, activations.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +13,38 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from fedamp.config import RunConfig
 from fedamp.methods import Method
 from fedamp.methods.alone_beside import AloneBeside
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
+from fedamp.runs.miniature import play_miniature
+from fedamp.runs.process_memory import forget_peak, peak, resident
 
 if TYPE_CHECKING:
     from fedamp.runs.setup import Setup
 
 GIB = 1 << 30
 
+FEWEST, MOST_BYTES = 4, 1 << 27
+"""A miniature has a quarter of the clients, as long as their rows take less than MOST_BYTES, but at least FEWEST."""
+
+LINE = 512
+"""Bytes that the record of a round holds for each client: scores, losses and weights, as Python's numbers."""
+
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes on the device that trains, and sample passes."""
+    """Bytes beyond the program itself, where the run is trained; and sample passes."""
 
     data: int  # the samples of all clients
     models: int  # states of both sides, old and new, and what travels
-    training: int  # of the clients that are trained at once: moments, gradients, activations
-    free: int | None  # on the device now; None if that is not known
+    total: int  # of all, at the peak: reading the data, or playing a round
+    program: int | None  # the program itself, with all that it imports; None if the system does not say
+    measured: bool  # whether the total is measured, or counted from shapes
+    free: int | None  # there now, for the run; None if that is not known
     passes: int  # samples that all clients go through, in all rounds
-
-    @property
-    def total(self) -> int:
-        """All bytes together."""
-        return self.data + self.models + self.training
 
     @property
     def fits(self) -> bool:
@@ -41,26 +52,65 @@ class Needs:
         return self.free is None or self.total <= self.free
 
 
-def needs(setup: Setup, rounds: int) -> Needs:
-    """Return what a federation needs for a number of rounds."""
-    training, clients, w = setup.trainer, setup.clients, setup.w
-    sizes = [len(positions) for positions in clients.train]
-    batching = training.config.batching
+def needs(config: RunConfig, setup: Setup, program: int | None = None) -> Needs:
+    """Return what a run needs; `program` is what this process held before the setup was made (`resident`)."""
+    clients, w = setup.clients, setup.w
+    batching = setup.trainer.config.batching
     trained = 2 if isinstance(setup.method, AloneBeside) else 1  # models of a client, one after the other
-    passes = trained * rounds * sum(batching.samples(size) for size in sizes)
-    together = min(training.chunks.size, len(clients)) if training.config.engine == "stacked" else 1
-    batch = min(batching.batch_size, max(sizes))
-    row = training.model.num_params * w.params.element_size()
+    free, here = free_memory(w.params.device), resident()
+    if w.params.device.type == "cpu" and free is not None and program is not None and here is not None:
+        free += max(0, here - program)  # what this process has taken since would be the run's own
+    measured = None if program is None else measured_peak(config, setup, program)
+    data, states = _bytes(clients.x) + _bytes(clients.y), models(setup.method, w)
+    return Needs(
+        data=data,
+        models=states,
+        total=data + states + training(setup) if measured is None else measured,
+        program=program,
+        measured=measured is not None,
+        free=free,
+        passes=trained * config.rounds * sum(batching.samples(len(positions)) for positions in clients.train),
+    )
+
+
+def measured_peak(config: RunConfig, setup: Setup, program: int) -> int | None:
+    """Return by how many bytes the run's process would grow at most, or None if that can't be measured here."""
+    reading = peak()
+    if setup.w.params.device.type != "cpu" or reading is None or not forget_peak():
+        return None
+    m, points, xi = len(setup.clients), {}, None
+    for few in miniatures(m, setup.trainer.model.num_params * setup.w.params.element_size()):
+        xi = play_miniature(config, setup, few).xi
+        points[few] = (peak() or 0) - program
+    kept = config.rounds * m * (LINE + (0 if xi is None else 2 * m * xi.element_size()))  # weights: a list and a stack
+    return max(reading - program, on_a_line(points, m)) + kept
+
+
+def miniatures(num_clients: int, row: int) -> list[int]:
+    """Return with how many clients a run is tried, given the bytes of a row: twice, or once with all of few."""
+    many = min(num_clients, max(FEWEST, min(num_clients // 4, MOST_BYTES // row)))
+    return [many] if many == num_clients else [many // 2, many]
+
+
+def on_a_line(points: dict[int, int], x: int) -> int:
+    """Return the value at x of the line through the last two points; it does not fall.
+
+    >>> on_a_line({2: 10, 4: 14}, 10), on_a_line({3: 5}, 3)
+    (26, 5)
+    """
+    (x1, y1), (x2, y2) = [*points.items()][0], [*points.items()][-1]
+    return y2 if x1 == x2 else round(y2 + max(0.0, (y2 - y1) / (x2 - x1)) * (x - x2))
+
+
+def training(setup: Setup) -> int:
+    """Return the bytes of the clients that are trained at once, from shapes: moments, gradients, activations."""
+    trainer, clients = setup.trainer, setup.clients
+    together = min(trainer.chunks.size, len(clients)) if trainer.config.engine == "stacked" else 1
+    batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
+    row = trainer.model.num_params * setup.w.params.element_size()
     x, _ = clients.samples(clients.train[0][:1])
     # Of each client that is trained: its row, two moments, the gradient, the direction and what it is made of.
-    each = 6 * row + batch * activations(training.model, x)
-    return Needs(
-        data=_bytes(clients.x) + _bytes(clients.y),
-        models=models(setup.method, w),
-        training=together * each,
-        free=free_memory(w.params.device),
-        passes=passes,
-    )
+    return together * (6 * row + batch * activations(trainer.model, x))
 
 
 def models(method: Method, w: Rows) -> int:
@@ -119,19 +169,21 @@ def _beside(method: Method) -> str:
     return ", half of them for the models trained alone (--alone)" if isinstance(method, AloneBeside) else ""
 
 
-def in_words(setup: Setup, rounds: int) -> tuple[list[str], str | None]:
+def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning if they are more than there is."""
-    need, facts, choice = needs(setup, rounds), setup.facts, setup.choice
+    facts, choice, rounds = setup.facts, setup.choice, config.rounds
     together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
     samples = sum(len(positions) for positions in setup.clients.train)
+    beyond = "" if need.program is None else f", beyond the {need.program / GIB:.2f} GiB of the program itself"
+    source = "measured with a few clients and steps" if need.measured else "counted from shapes"
     lines = [
         f"clients     {len(setup.clients)}, with {samples} training samples in all",
         f"model       {facts.parameters} parameters",
         f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
         f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}{_beside(setup.method)}",
-        f"memory      {need.total / GIB:.2f} GiB: data {need.data / GIB:.2f}, models {need.models / GIB:.2f}, "
-        f"training {need.training / GIB:.2f}",
+        f"memory      {need.total / GIB:.2f} GiB at the peak{beyond if need.measured else ''}; {source}",
+        f"of it       data {need.data / GIB:.2f}, models and messages {need.models / GIB:.2f}",
     ]
     if need.free is not None:
         lines.append(f"free        {need.free / GIB:.2f} GiB")

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 import torch
 
 
+KEPT, IN_PLACE = 1 << 30, 1 << 25
+"""Bytes that the C library keeps free for the next step, and bytes from which on a tensor has pages of its own."""
+
+
 @contextlib.contextmanager
 def use_threads(threads: int) -> Iterator[None]:
     """Let torch use this many threads inside, and as many as before afterwards."""
@@ -40,5 +44,5 @@ def keep_freed_memory() -> None:
     trim, from_map = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
-        library.mallopt(trim, 1 << 30)
-        library.mallopt(from_map, 1 << 25)
+        library.mallopt(trim, KEPT)
+        library.mallopt(from_map, IN_PLACE)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from fedamp.files import write_whole
 from fedamp.records.checkpoints import state_of, state_tensors
+from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import State
 
 PREFIX = "silo"
@@ -51,7 +52,7 @@ class Memory:
     def save(self, k: int, state: State, began_from: int) -> None:
         """Keep the state after round k and the one that it began from; delete all others."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._path(k), save(state_tensors(PREFIX, state)))
+        write_tensors(self._path(k), state_tensors(PREFIX, state))
         for old in self.rounds():
             if old not in (k, began_from):
                 self._path(old).unlink(missing_ok=True)

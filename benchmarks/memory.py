@@ -1,0 +1,89 @@
+"""How much memory runs take at their peak, beside what `fedamp run --dry-run` says: python benchmarks/memory.py [NAME ...].
+
+Both are what a process grows by, beyond the program itself: everything that a run imports is there already. Each run is
+a process of its own, on the CPU, with 2 rounds of 1 pass (memory does not depend on them) and a record in a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+CASES = {
+    "cnn x 100": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
+    "mlp 512 x 300": "--model mlp --set model.hidden=512 --clients 300 --setting iid --method fedamp".split(),
+    "cnn-small x 100": ["--model", "cnn-small", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
+    "resnet18 x 20": ["--model", "resnet18", "--clients", "20", "--setting", "iid", "--method", "fedamp"],
+    "1 M-row csv": ["--data", "rows", "--label", "y", "--model", "logistic", "--method", "fedamp"],
+    "cnn x 100, autoamp": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "autoamp"],
+    "cnn x 30, validation, alone": "--model cnn --clients 30 --validation 0.2 --alone --setting iid".split(),
+    "mlp x 100, looped": ["--clients", "100", "--setting", "iid", "--engine", "loop", "--method", "scaffold"],
+}
+QUICK = ["--rounds", "2", "--epochs", "1"]
+GIB = 1 << 30
+
+MEASURED = """
+import sys
+from fedamp.cli.main import main
+from fedamp.runs import earlier_split, identity, loop, needs, process_memory, setup
+before = process_memory.resident()
+try:
+    main()
+except SystemExit:
+    pass
+print("PEAK", process_memory.peak() - before, before)
+"""
+
+
+def main() -> None:
+    """Print a row for each case."""
+    with tempfile.TemporaryDirectory() as place:
+        for name in sys.argv[1:] or CASES:
+            if "--data" in CASES[name]:
+                _write_rows(Path(place) / "rows")
+            began = time.perf_counter()
+            said, asked = _said(CASES[name], place), time.perf_counter() - began
+            used, program = _used(CASES[name], place)
+            print(
+                f"{name:28} said {said / GIB:5.2f}  used {used / GIB:5.2f} GiB  {said / used - 1:+4.0%}  "
+                f"(program {program / GIB:.2f}; dry run {asked:.0f} s)",
+                flush=True,
+            )
+
+
+def _said(flags: list[str], place: str) -> int:
+    command = [sys.executable, "-m", "fedamp", "run", *flags, *QUICK, "--dry-run", "--json"]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=600)
+    total: int = json.loads(done.stdout)["total"]
+    return total
+
+
+def _used(flags: list[str], place: str) -> tuple[int, int]:
+    out = tempfile.mkdtemp(dir=place)
+    command = [sys.executable, "-c", MEASURED, "run", *flags, *QUICK, "--out", out]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=3600)
+    _, used, program = done.stdout.splitlines()[-1].split()
+    return int(used), int(program)
+
+
+def _write_rows(folder: Path) -> None:
+    """Write 1,000,000 rows of 20 numbers and a label, in four silos."""
+    if folder.exists():
+        return
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for silo in range(4):
+        x = rng.normal(size=(250_000, 20))
+        table = np.column_stack([x, x[:, 0] + x[:, 1] > 0])
+        header = ",".join([*(f"a{i}" for i in range(20)), "y"])
+        np.savetxt(folder / f"silo-{silo}.csv", table, fmt=[*["%.4f"] * 20, "%d"], delimiter=",", header=header, comments="")
+
+
+if __name__ == "__main__":
+    main()
