@@ -21,6 +21,7 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
 from fedamp.runs.miniature import play_miniature
 from fedamp.runs.process_memory import forget_peak, peak, resident
+from fedamp.training.torch_switches import give_back_freed_memory
 
 if TYPE_CHECKING:
     from fedamp.runs.setup import Setup
@@ -78,9 +79,12 @@ def measured_peak(config: RunConfig, setup: Setup, program: int) -> int | None:
     reading = peak()
     if setup.w.params.device.type != "cpu" or reading is None or not forget_peak():
         return None
-    m, points, xi = len(setup.clients), {}, None
+    m, points = len(setup.clients), {}
+    xi = play_miniature(config, setup, 1).xi  # what is loaded on the way is there afterwards, and is counted in both
     for few in miniatures(m, setup.trainer.model.num_params * setup.w.params.element_size()):
-        xi = play_miniature(config, setup, few).xi
+        give_back_freed_memory()
+        forget_peak()
+        play_miniature(config, setup, few)
         points[few] = (peak() or 0) - program
     kept = config.rounds * m * (LINE + (0 if xi is None else 2 * m * xi.element_size()))  # weights: a list and a stack
     return max(reading - program, on_a_line(points, m)) + kept
