@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,65 +13,125 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.data.clients import Clients
-from fedamp.data.silos.one_line import brief
+from fedamp.data.given_classes import with_classes
+from fedamp.data.given_datasets import is_dataset, samples_of
+from fedamp.data.given_tables import is_table
+from fedamp.data.silos.cells import LONGEST_WORD
+from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.errors import UserError
 
 Array = NDArray[Any]
-EXPECTED = "expected a list of (x, y), or of (x, y, x_test, y_test), one for each client"
+EXPECTED = "expected (x, y) or (x, y, x_test, y_test) for each client, a torch Dataset, or whole tables with label="
+
+
+@dataclass(frozen=True)
+class Given:
+    """Samples that were handed over: whose they are, and what classes are called if they have names."""
+
+    clients: Clients
+    names: tuple[str, ...] | None = None  # if the clients have names
+    labels: tuple[str, ...] | None = None  # if the targets were words: class c is labels[c]
 
 
 def as_clients(
-    clients: Iterable[Sequence[Any]],
+    clients: Iterable[Any] | Mapping[str, Any],
     held_out: float | None,
     seed: int,
     numbers: Sequence[int] | None = None,
     usual_share: float = 0.2,
 ) -> Clients:
+    """Return the clients of `given_samples`, without their names."""
+    return given_samples(clients, held_out, seed, numbers, usual_share).clients
+
+
+def given_samples(
+    clients: Iterable[Any] | Mapping[str, Any],
+    held_out: float | None,
+    seed: int,
+    numbers: Sequence[int] | None = None,
+    usual_share: float = 0.2,
+) -> Given:
     """Return clients from (x, y), with a share held out for testing, or from (x, y, x_test, y_test) for each.
 
     If no share is asked for, it is `usual_share`. Parts may be tensors, arrays, lists of numbers, or tables that
-    convert to an array (with `to_numpy`, as in pandas).
+    convert to an array (with `to_numpy`, as in pandas); targets may be words. A mapping names the clients.
     """
-    pairs = _listed(clients)
-    for i, parts in enumerate(pairs):
+    named = listed_clients(clients)
+    pairs, names = [_pair(whose, parts, clients) for whose, parts in named.items()], list(named)
+    for whose, parts in zip(names, pairs, strict=True):
         if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
-            raise UserError(f"client {i} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
+            raise UserError(f"{whose} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
+        _check_same_columns(names[0], pairs[0][0], whose, parts[0])
     checks.count("seed", seed, least=0)
-    train = Clients.of([_samples(f"client {i}", *parts[:2]) for i, parts in enumerate(pairs)], numbers)
+    pairs, labels = with_classes(names, pairs)
+    train = Clients.of([_samples(whose, *parts[:2]) for whose, parts in zip(names, pairs, strict=True)], numbers)
+    called = tuple(names) if isinstance(clients, Mapping) else None
     if len(pairs[0]) == 2:
-        return train.hold_out(usual_share if held_out is None else held_out, seed, "test")
+        train = train.hold_out(usual_share if held_out is None else held_out, seed, "test")
+        return Given(train, called, labels)
     if held_out is not None:
         raise UserError(f"held_out is {held_out}, but the clients have test samples of their own; leave it out")
-    test = Clients.of([_samples(f"the test part of client {i}", *parts[2:]) for i, parts in enumerate(pairs)], numbers)
+    parts_for_test = zip(names, pairs, strict=True)
+    test = Clients.of([_samples(f"the test part of {whose}", *parts[2:]) for whose, parts in parts_for_test], numbers)
     if test.x.shape[1:] != train.x.shape[1:]:
         raise UserError(
             f"the test samples have shape {tuple(test.x.shape[1:])} and the training samples "
             f"{tuple(train.x.shape[1:])}; expected the same"
         )
     after = len(train.x)
-    return replace(
+    both = replace(
         train,
         x=torch.cat([train.x, test.x]),
         y=torch.cat([train.y, test.y]),
         test=tuple(positions + after for positions in test.train),
     )
+    return Given(both, called, labels)
 
 
-def _listed(clients: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return the clients as a list of their parts; anything but a list of (x, y) is an error that says what it is."""
-    if isinstance(clients, Mapping):
-        raise UserError(f"clients is of type {type(clients).__name__}; {EXPECTED}, such as list(clients.values())")
+def listed_clients(clients: Any) -> dict[str, Any]:
+    """Return what each client gives, by its name or as "client 0"; anything but a list is an error that says so."""
+    if is_table(clients):
+        raise UserError(
+            f"clients is one table ({type(clients).__name__}); give a table for each client, or all rows as data= with "
+            "silo_column= and label="
+        )
+    if is_dataset(clients):
+        raise UserError(f"clients is one {type(clients).__name__}; give one for each client: {{'a': one, 'b': other}}")
     if isinstance(clients, str) or not isinstance(clients, Iterable):
         raise UserError(f"clients is {brief(clients)}; expected a number of clients, or a list of (x, y), one for each")
-    pairs = list(clients)
-    if not pairs:
+    if isinstance(clients, Mapping):
+        for name in clients:
+            if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_WORD:
+                raise UserError(f"a client is called {brief(name)}; expected a name, as a text of up to {LONGEST_WORD}")
+        named = dict(clients)
+    else:
+        named = {f"client {i}": parts for i, parts in enumerate(clients)}
+    if not named:
         raise UserError(f"there are no clients; {EXPECTED}")
-    for i, parts in enumerate(pairs):
-        # Not any sequence: of one (x, y) without a list around it, x would be a client whose parts are its rows.
-        if not isinstance(parts, tuple | list):
-            hint = ": one client alone is [(x, y)]" if isinstance(clients, tuple) else ""
-            raise UserError(f"client {i} is of type {type(parts).__name__}; {EXPECTED}{hint}")
-    return pairs
+    return named
+
+
+def _pair(whose: str, parts: Any, clients: Any) -> Sequence[Any]:
+    """Return a client's parts: (x, y), or with test samples."""
+    if is_dataset(parts):
+        return samples_of(whose, parts)
+    # Not any sequence: of one (x, y) without a list around it, x would be a client whose parts are its rows.
+    if not isinstance(parts, tuple | list):
+        hint = ": one client alone is [(x, y)]" if isinstance(clients, tuple) else ""
+        raise UserError(f"{whose} is of type {type(parts).__name__}; {EXPECTED}{hint}")
+    if len(parts) == 2 and all(is_dataset(part) for part in parts):  # to train on and to test on
+        return [*samples_of(whose, parts[0]), *samples_of(f"the test part of {whose}", parts[1])]
+    return parts
+
+
+def _check_same_columns(first: str, expected: Any, whose: str, x: Any) -> None:
+    """Raise if inputs have columns under other names, or in another order, than the first client's."""
+    if not (is_table(x) and is_table(expected)) or not hasattr(x, "columns") or not hasattr(expected, "columns"):
+        return
+    names, others = [[str(name) for name in table.columns] for table in (expected, x)]
+    if names != others:
+        difference = differing_names("column", names, others) or f"they are in another order, {listed(others)}"
+        raise UserError(f"the inputs of {whose} are not like those of {first}: {difference}; expected {listed(names)}")
 
 
 def _samples(whose: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -127,7 +187,7 @@ def _tensor(what: str, part: Any) -> Tensor:
         example = brief(array.flat[0].item() if array.size else "")
         raise UserError(
             f"{what} are not numbers, but words like {example}; number them the same way for all clients "
-            "(np.unique(..., return_inverse=True)), or give a folder of csv files as data"
+            "(np.unique(..., return_inverse=True)), or give whole tables with label="
         )
     if array.dtype.kind not in "biuf":
         raise UserError(f"{what} are not numbers, but of type {array.dtype}; expected a tensor or an array of numbers")

@@ -28,6 +28,7 @@ class Facts:
     groups: list[int] | None = None  # the true groups of the clients, if the data were split into groups
     input_shape: list[int] | None = None  # of one sample
     num_outputs: int | None = None
+    labels: list[str] | None = None  # of samples from Python whose targets are words: class c is labels[c]
     shift: list[float] | None = None  # a model sees (x - shift) / scale: one number, or one per channel or column
     scale: list[float] | None = None
     parameters: int | None = None  # of one client's model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -12,17 +12,16 @@ from torch import nn
 from fedamp import checks
 from fedamp.config import Named, RunConfig
 from fedamp.config.metrics import Metric
-from fedamp.config.run_config import GIVEN
 from fedamp.config.sources import with_silos
-from fedamp.data.in_memory import as_clients
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.records.folder import RunFolder
 from fedamp.runs.earlier_split import as_begun
+from fedamp.runs.given import given_clients, given_table
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore, play
-from fedamp.runs.material import given_material, load_material
+from fedamp.runs.material import load_material
 from fedamp.runs.result import Result
 from fedamp.runs.setup import assemble
 
@@ -33,9 +32,9 @@ Choice = str | Mapping[str, Any] | Named
 def run(
     *,
     method: Choice | Method = RunConfig.method.name,
-    clients: int | Iterable[Sequence[Any]] | None = None,
+    clients: int | Iterable[Any] | Mapping[str, Any] | None = None,
     model: Choice | nn.Module | Callable[..., nn.Module] = RunConfig.model.name,
-    data: str | None = None,
+    data: str | Any | None = None,
     setting: Choice | None = None,
     rounds: int = RunConfig.rounds,
     epochs: int | None = RunConfig.epochs,
@@ -83,12 +82,14 @@ def run(
 
     `clients` is the number of clients among whom `data` is split by `setting`; or a list with each client's own
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
-    numbers. Targets of a floating type make a regression, whole numbers are classes; `task` decides if that is
-    wrong. `data` may also be a folder with a file for each silo, or one table with `silo_column`. `model` and `method`
-    are names, tables with a name and parameters, or objects of your own. `metric` is a name, or a `fedamp.Metric` of
-    your own; `loss` is a function of outputs and targets that gives the loss of each sample, or one number. Parts of a
-    module that are in eval mode (a frozen BatchNorm) stay in it, unless all of it is. The other arguments are the
-    fields of `fedamp.RunConfig`, whose help explains them.
+    numbers; or a torch Dataset or DataLoader each. A mapping in place of the list names the clients. With `label`, each
+    may be a whole table (pandas, polars, pyarrow, Hugging Face), treated as a csv file of it would be; or `data` is one
+    table with `silo_column`. Targets that are words are classes, and so are whole numbers; those of a floating type make
+    a regression; `task` decides if that is wrong. `data` may also be a folder with a file for each silo, or one file with
+    `silo_column`. `model` and `method` are names, tables with a name and parameters, or objects of your own. `metric` is
+    a name, or a `fedamp.Metric` of your own; `loss` is a function of outputs and targets that gives the loss of each
+    sample, or one number. Parts of a module that are in eval mode (a frozen BatchNorm) stay in it, unless all of it is.
+    The other arguments are the fields of `fedamp.RunConfig`, whose help explains them.
     `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
     continues, and a folder of another run, of other data or of another model is an error that says what differs.
     `observer` is called with each round's line, and ends the run by returning False.
@@ -96,7 +97,7 @@ def run(
     values: dict[str, Any] = {
         name: value
         for name, value in {
-            "data": data,
+            "data": data if isinstance(data, str) else None,
             "setting": setting,
             "rounds": rounds,
             "epochs": epochs,
@@ -137,8 +138,11 @@ def run(
         }.items()
         if value is not None
     }
+    table = None if isinstance(data, str | Path) else data
+    if isinstance(data, Path):
+        values["data"] = f"{data}/" if data.is_dir() else str(data)
     own = _own_parts(values, loss, metric)
-    return _run(checks.plain(values), clients, model, method, own, data_dir, out, observer)
+    return _run(checks.plain(values), table, clients, model, method, own, data_dir, out, observer)
 
 
 def _own_parts(values: dict[str, Any], loss: object, metric: object) -> OwnParts:
@@ -156,7 +160,8 @@ def _own_parts(values: dict[str, Any], loss: object, metric: object) -> OwnParts
 
 def _run(
     values: dict[str, Any],
-    clients: int | Iterable[Sequence[Any]] | None,
+    table: Any | None,
+    clients: int | Iterable[Any] | Mapping[str, Any] | None,
     model: Choice | nn.Module | Callable[..., nn.Module],
     method: Choice | Method,
     own: OwnParts,
@@ -164,17 +169,7 @@ def _run(
     out: str | Path | None,
     observer: Observer,
 ) -> Result:
-    own_clients = own_model = own_method = None
-    if isinstance(clients, int | Integral):
-        values["clients"] = clients
-    elif clients is not None:
-        of_files = ("silo_column", "columns", "drop", "encoding")
-        for name in ("data", "setting", "label", "schema", "missing", "indicate_missing", *of_files):
-            if name in values:
-                raise UserError(f"{name} is {values[name]!r}, but clients are given with their samples; leave one out")
-        share = values.get("held_out")
-        own_clients = as_clients(clients, share, values["seed"], usual_share=RunConfig.held_out)
-        values |= {"clients": len(own_clients), "data": GIVEN, "setting": GIVEN}
+    own_model = own_method = None
     if isinstance(model, str | Mapping | Named):
         values["model"] = model
     elif not callable(model):  # a module is callable, too
@@ -186,11 +181,13 @@ def _run(
         values["method"] = {"name": type(method).__name__.lower(), **vars(method)}
     else:
         values["method"] = method
-    config = RunConfig.of(with_silos(values))
-    if own_clients is None:
-        material = load_material(config, None if data_dir is None else Path(data_dir))
+    if table is not None:
+        config, material = given_table(values, table, clients)
+    elif clients is not None and not isinstance(clients, int | Integral):
+        config, material = given_clients(values, clients)
     else:
-        material = given_material(own_clients, config.task)
+        config = RunConfig.of(with_silos(values if clients is None else {**values, "clients": clients}))
+        material = load_material(config, None if data_dir is None else Path(data_dir))
     folder = None
     if out is not None:
         material, inputs = as_begun(config, material, inputs_of(config, material, own_model, own_method), Path(out))

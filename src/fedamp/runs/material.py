@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,12 @@ from fedamp.config import RunConfig
 from fedamp.config.run_config import is_folder
 from fedamp.data import DATA, load_data
 from fedamp.data.clients import Clients
+from fedamp.data.in_memory import Given
 from fedamp.data.partition import make_setting
+from fedamp.data.silos.files.table import Wanted
+from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
-from fedamp.data.silos.read import count_silos, read_silos
+from fedamp.data.silos.read import count_silos, read_silos, wanted_of
 from fedamp.data.silos.row_digests import row_digests
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema.missing import READING, with_kinds_of
@@ -132,9 +135,7 @@ def _silos(config: RunConfig) -> Material:
     folder = Path(config.data)
     files = sorted(folder.rglob("*")) if folder.is_dir() else [folder] if folder.is_file() else []
     stamps = tuple(path.stat().st_mtime_ns for path in files)
-    agreed = None if config.schema is None else read_schema(Path(config.schema))
-    if agreed is not None:
-        check_agreed(agreed, config.task, config.label, config.missing, config.indicate_missing)
+    agreed = _agreed(config)
     label = config.label or (agreed.label if agreed else None)
     missing = READING[config.missing if agreed is None else agreed.missing]
     # What the schema leaves out may say whose row it is here.
@@ -142,6 +143,29 @@ def _silos(config: RunConfig) -> Material:
     drop = (*dropped, *config.drop)
     how = (config.columns, config.encoding, missing, config.silo_column)
     silos = _read_once(folder.absolute(), label, drop, *how, stamps)
+    return _of_silos(config, silos, agreed)
+
+
+def table_material(config: RunConfig, read: Callable[[Wanted], list[RawSilo]]) -> Material:
+    """Return what there is to learn from tables that were handed over: exactly what their files would give."""
+    agreed = _agreed(config)
+    label = config.label or (agreed.label if agreed else None)
+    missing = READING[config.missing if agreed is None else agreed.missing]
+    drop = (*(agreed.dropped if agreed else ()), *config.drop)
+    wanted = wanted_of(label, drop, config.columns or None, None, missing, config.silo_column)
+    return _of_silos(config, read(wanted), agreed)
+
+
+def _agreed(config: RunConfig) -> Schema | None:
+    """Return the schema that the silos agreed on, if there is one."""
+    agreed = None if config.schema is None else read_schema(Path(config.schema))
+    if agreed is not None:
+        check_agreed(agreed, config.task, config.label, config.missing, config.indicate_missing)
+    return agreed
+
+
+def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None) -> Material:
+    """Return silos as clients, under the schema that they agreed on, or that is made of them."""
     _check_tables(config, silos)
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     schema = agreed or make_schema(silos, config.task, missing=config.missing, indicate=config.indicate_missing)
@@ -206,19 +230,23 @@ def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
     return tensor.reshape(-1, *[1] * (x.ndim - 2)) if tensor.ndim else tensor
 
 
-def given_material(clients: Clients, asked: str) -> Material:
+def given_material(given: Given, asked: str) -> Material:
     """Return what there is to learn from samples that were handed over; the task depends on the targets' type."""
+    clients, labels = given.clients, given.labels
+    facts = Facts(names=None if given.names is None else list(given.names), labels=None if labels is None else [*labels])
+    if labels is not None and asked == "regression":
+        raise UserError(f"task is 'regression', but the targets are words, {listed(labels)}; leave it out")
     targets = clients.y.cpu().numpy()
     task = guess_task([targets]) if asked == "auto" else asked
     warnings = tuple(task_warnings([targets], asked))
     if task == "regression":
         numbers = clients.y.to(torch.get_default_dtype())
-        return Material(replace(clients, y=numbers), 1, regression(), warnings=warnings)
+        return Material(replace(clients, y=numbers), 1, regression(), facts, warnings=warnings)
     _check_class_numbers(clients)
     classes = clients.y.long()
     if classes.min() == classes.max():
         warnings += (f"all targets are {int(classes[0])}, so there is nothing to learn; look at y",)
-    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, warnings=warnings)
+    return Material(replace(clients, y=classes), int(classes.max()) + 1, CLASSIFICATION, facts, warnings=warnings)
 
 
 def _check_class_numbers(clients: Clients) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
+from fedamp.data.in_memory import Given
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import METHODS, Method, Separate
@@ -120,7 +121,7 @@ def assemble(
 def _material(config: RunConfig, clients: Clients | Material | None, data_dir: Path | None) -> Material:
     if isinstance(clients, Material):
         return clients
-    return load_material(config, data_dir) if clients is None else given_material(clients, config.task)
+    return load_material(config, data_dir) if clients is None else given_material(Given(clients), config.task)
 
 
 def _with_label_noise(material: Material, config: RunConfig) -> Clients:

@@ -41,7 +41,7 @@ def read_silos(
     silo_column: str | None = None,
 ) -> list[RawSilo]:
     """Return the silos of a folder, or of one file, ordered by name as text; a silo's number is its place."""
-    wanted = _wanted(label, drop, columns, encoding, missing, silo_column)
+    wanted = wanted_of(label, drop, columns, encoding, missing, silo_column)
     if silo_column is None:
         return [_read(path, wanted) for path in find_silos(folder).values()]
     _check_one_table(Path(folder), silo_column)
@@ -104,7 +104,7 @@ def read_silo(
     in a folder for each. `drop` names columns to leave out, if they are there; `columns` the only ones to use.
     `missing` says what becomes of a missing cell: refuse it, keep it as nan or "", or drop its row.
     """
-    return _read(Path(path), _wanted(label, drop, columns, encoding, missing, None))
+    return _read(Path(path), wanted_of(label, drop, columns, encoding, missing, None))
 
 
 def read_table(path: Path, wanted: Wanted) -> Table:
@@ -129,7 +129,7 @@ def silo_name(path: Path) -> str:
     return path.name if os.path.isdir(path) else path.name[: len(path.name) - len(ending(path))]
 
 
-def _wanted(
+def wanted_of(
     label: str | None,
     drop: Collection[str],
     columns: Sequence[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,16 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
         table = file.read(columns=read)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"not a readable parquet file ({one_line(str(error), 80)}); write it again") from error
+    return typed_table(table, wanted, header)
+
+
+def typed_table(table: Any, wanted: Wanted, header: Sequence[str] | None = None) -> Table:
+    """Return what is wanted of a pyarrow table; `header` are all columns of its file, if some were not read."""
+    header = [str(name) for name in table.column_names] if header is None else header
+    features = wanted.features(header)
+    read = [column for column in header if column in {*features, wanted.label, wanted.silo_column}]
+    for column in read:
+        _check_type(column, table.schema.field(column).type)
     if not len(table):
         raise UserError("there are columns but there are no rows; expected at least one row")
     return make_table(header, _Parquet({column: _decoded(table[column]) for column in read}), wanted)

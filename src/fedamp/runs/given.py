@@ -1,0 +1,76 @@
+"""What `fedamp.run` is given in place of names: samples, data sets and tables from Python, and what they leave to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fedamp.config import RunConfig
+from fedamp.config.run_config import GIVEN
+from fedamp.data.given_datasets import array_columns, columns_of
+from fedamp.data.given_tables import is_table, silos_of_table, silos_of_tables
+from fedamp.data.in_memory import given_samples, listed_clients
+from fedamp.data.silos.read import LABEL
+from fedamp.errors import UserError
+from fedamp.runs.material import Material, given_material, table_material
+
+OF_TABLES = ("label", "schema", "missing", "indicate_missing", "columns", "drop")
+"""What is said about tables; samples as (x, y) have no columns."""
+
+NEVER = ("data", "setting", "encoding")
+"""What is said about data that fedamp finds by itself."""
+
+
+def given_table(values: Mapping[str, Any], table: Any, clients: Any) -> tuple[RunConfig, Material]:
+    """Return configuration and material of one table with the rows of all silos."""
+    if not is_table(table):
+        raise UserError(
+            f"data is a {type(table).__name__}; expected a data set's name, a folder of silos, or a table with "
+            "silo_column= (your own samples go into clients=[(x, y), ...])"
+        )
+    if clients is not None:
+        raise UserError("data is a table, whose silo_column says who the clients are; leave clients out")
+    _refuse(values, NEVER, "data is a table from Python")
+    if "silo_column" not in values:
+        raise UserError("data is one table; name the column that says whose row it is with silo_column=")
+    return _configured(values, partial(silos_of_table, table))
+
+
+def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, Material]:
+    """Return configuration and material of clients that bring their samples, each a table of its own or (x, y)."""
+    _refuse(values, (*NEVER, "silo_column"), "clients are given with their samples")
+    named = listed_clients(clients)
+    label = values.get("label", LABEL)
+    pictured = [name for name, part in named.items() if array_columns(part)]
+    tables = [name for name, part in named.items() if is_table(part) and name not in pictured]
+    if tables:
+        if other := [name for name in named if name not in tables]:
+            raise UserError(
+                f"{tables[0]} is a table and {other[0]} is of type {type(named[other[0]]).__name__}; expected tables "
+                "for all clients, or (x, y) for all"
+            )
+        return _configured(values, partial(silos_of_tables, named))
+    _refuse({k: v for k, v in values.items() if not (pictured and k == "label")}, OF_TABLES, "no client gives a table")
+    for name in pictured:
+        named[name] = columns_of(name, named[name], label)
+    # A list has no names: clients are called by their numbers, as ever.
+    samples = named if isinstance(clients, Mapping) else list(named.values())
+    shape: Any = tuple(samples) if isinstance(clients, tuple) else samples
+    given = given_samples(shape, values.get("held_out"), values["seed"], usual_share=RunConfig.held_out)
+    config = RunConfig.of({**values, "clients": len(given.clients), "data": GIVEN, "setting": GIVEN})
+    return config, given_material(given, config.task)
+
+
+def _configured(values: Mapping[str, Any], read: Callable[..., Any]) -> tuple[RunConfig, Material]:
+    """Return configuration and material of tables; how many clients there are is known when they are read."""
+    asked = RunConfig.of({**values, "clients": 1, "data": GIVEN, "setting": GIVEN})
+    material = table_material(asked, read)
+    return replace(asked, clients=len(material.clients)), material
+
+
+def _refuse(values: Mapping[str, Any], names: tuple[str, ...], why: str) -> None:
+    for name in names:
+        if name in values:
+            raise UserError(f"{name} is {values[name]!r}, but {why}; leave one out")
