@@ -169,8 +169,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/result.py",
-        "return self.best_models.get(self.method.scored, self.last_models[self.method.scored])",
-        "return self.last_models[self.method.scored]",
+        "return entry, self.best_models.get(entry, self.last_models[entry])",
+        "return entry, self.last_models[entry]",
         "tests/trust/test_kept_models.py -k by_validation_and_never",
     ),
     Mutant(

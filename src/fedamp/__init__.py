@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from fedamp.config.metrics import Metric
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
+    from fedamp.runs.loading import load
+    from fedamp.runs.prediction import Prediction
     from fedamp.runs.result import Result
 
-__all__ = ["Metric", "Result", "RunConfig", "__version__", "make_method", "run"]
+__all__ = ["Metric", "Prediction", "Result", "RunConfig", "__version__", "load", "make_method", "run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,14 @@ def __getattr__(name: str) -> Any:
         from fedamp.runs.from_python import run
 
         return run
+    if name == "load":
+        from fedamp.runs.loading import load
+
+        return load
+    if name == "Prediction":
+        from fedamp.runs.prediction import Prediction
+
+        return Prediction
     if name == "RunConfig":
         from fedamp.config import RunConfig
 

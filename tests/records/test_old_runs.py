@@ -94,7 +94,8 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_never_had_stopped(fedamp_h
 def test_export(fedamp_here, name):
     code, out, err = fedamp_here("export", name, "--client", "1")
     assert code == 0, err
-    spec = json.loads(Path(name, "client-1.json").read_text())
+    spec = json.loads(Path(out.strip()).with_suffix(".json").read_text())
+    assert Path(out.strip()).name == ("client-1-south.safetensors" if name == "of_silos" else "client-1.safetensors")
     module = nn.Sequential(*[getattr(nn, kind)(**options) for kind, options in spec["layers"]])
     module.load_state_dict(load_file(out.strip()))
     entry = read_run(Path(name)).result["scored"]

@@ -12,6 +12,7 @@ from fedamp.cli.data import data_app
 from fedamp.cli.export import export_command
 from fedamp.cli.federation import federation_app
 from fedamp.cli.list import list_command
+from fedamp.cli.predict import predict_command
 from fedamp.cli.report import report_command
 from fedamp.cli.resume import resume_command
 from fedamp.cli.run import RunFlags, run_command
@@ -31,6 +32,7 @@ app.command("run", cls=RunFlags)(run_command)
 app.command("compare", cls=CompareFlags)(compare_command)
 app.command("report")(report_command)
 app.command("resume")(resume_command)
+app.command("predict")(predict_command)
 app.command("export")(export_command)
 app.command("list")(list_command)
 app.add_typer(data_app, name="data")

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedamp.cli.predict import Force, Id, NewRows, Out, write_predictions
 from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.config.metrics import info
@@ -105,6 +106,23 @@ def silo_models(bundle: Bundle) -> None:
         "no best one is kept: the plan holds out no validation samples (federation init --validation 0.2), and test "
         "samples are not there to choose by"
     )
+
+
+@silo_app.command("predict")
+def silo_predict(
+    bundle: Bundle,
+    data: NewRows,
+    model: Annotated[
+        str | None, Flag(help="A model of `fedamp silo models`; by default the chosen or best one, else the newest.")
+    ] = None,
+    out_file: Out = None,
+    id: Id = None,
+    force: Force = False,
+) -> None:
+    """Write labels and probabilities, or values, for new rows, by a model that your silo has at home."""
+    from fedamp.federation.silo.asking import own_predictor
+
+    write_predictions(own_predictor(bundle, model), data, out_file, id, force)
 
 
 def _score(value: float | None, metric: str) -> str:

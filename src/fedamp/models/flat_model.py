@@ -60,6 +60,12 @@ class FlatModel:
         return sum(b.numel() for b in self._buffers.values())
 
     @property
+    def constants(self) -> list[str]:
+        """The names of values that are in no row: frozen parameters, and buffers that are not persistent."""
+        named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        return [name for name in named if name not in self._params and name not in self._buffers]
+
+    @property
     def variances(self) -> Tensor:
         """Which buffer values are variances, `(b,)` bool: a negative one would make a model useless."""
         parts = [torch.full((b.numel(),), n.endswith("running_var")) for n, b in self._buffers.items()]

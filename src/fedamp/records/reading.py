@@ -19,6 +19,8 @@ DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
 MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
 INPUTS = "inputs.json"
 CHECKPOINTS = "checkpoint-*.safetensors"
+SHOWN = 12
+"""Runs that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,14 @@ def _xi_so_far(folder: Path) -> NDArray[np.float32] | None:
 def read_run(path: Path) -> RunRecord:
     """Return the run in a folder; a folder without one is an error."""
     config = read_json(path / DESCRIPTION)
+    if config is None and path.is_file():
+        raise UserError(f"{path} is a file; expected the folder of a run")
     if config is None and not path.is_dir():
         raise UserError(f"there is no folder {path}; expected the folder of a run")
     if config is None:
         below = sorted(inner.parent.name for inner in path.glob(f"*/{DESCRIPTION}"))
-        hint = f"; give one of the runs below it, such as {path / below[0]}" if below else ""
+        more = f" and {len(below) - SHOWN} more" if len(below) > SHOWN else ""
+        hint = f"; give one of the runs below it: {', '.join(below[:SHOWN])}{more}" if below else ""
         raise UserError(f"{path} holds no run: it has no {DESCRIPTION}{hint}")
     inputs = read_json(path / INPUTS) or {}
     return RunRecord(

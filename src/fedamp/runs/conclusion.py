@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import torch
 
 from fedamp.config import RunConfig
 from fedamp.methods.alone_beside import without_alone
-from fedamp.records.beside_alone import BesideAlone
-from fedamp.records.facts import Facts
-from fedamp.records.folder import RunFolder, read_models
-from fedamp.records.metric_scores import Scored
-from fedamp.records.reading import BEST, MODELS
+from fedamp.records.folder import RunFolder
 from fedamp.records.summaries import counted_clients
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
+from fedamp.runs.loading import recorded
 from fedamp.runs.metric_table import metric_table
-from fedamp.runs.result import Kept, Result
+from fedamp.runs.result import Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
@@ -53,6 +47,7 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         facts=setup.facts,
         seconds=sum(line["seconds"] for line in journal.lines),
         method=without_alone(setup.method),
+        scored=setup.method.scored,
         model=setup.trainer.model,
         schema=setup.schema,
         folder=None if journal.folder is None else journal.folder.path,
@@ -79,29 +74,6 @@ def _warnings(setup: Setup, journal: Journal) -> list[str]:
     return list(dict.fromkeys([*setup.warnings, *way, *(event for line in journal.lines for event in line["events"])]))
 
 
-def read_again(config: RunConfig, setup: Setup, folder: RunFolder, done: Mapping[str, Any]) -> Result:
+def read_again(config: RunConfig, setup: Setup, folder: RunFolder) -> Result:
     """Return the result of a run that is finished in this folder."""
-    history, xi = folder.lines(), folder.read().xi()
-    models = read_models(folder.path / MODELS)
-    best = read_models(folder.path / BEST) if (folder.path / BEST).exists() else {}
-    taken, choice = best.pop(CHOSEN, None), done.get("take_home")
-    again = partial(Kept.of, metric=done["metric"], undefined=Facts.of(done["facts"]).undefined or ())
-    return Result(
-        config=config,
-        history=history,
-        summary=summary(config, setup, history),
-        last_models={entry: again(rows, done["models"][entry]) for entry, rows in models.items()},
-        xi=None if xi is None else torch.from_numpy(xi),
-        warnings=list(done["warnings"]),
-        facts=Facts.of(done["facts"]),
-        seconds=done["seconds"],
-        method=without_alone(setup.method),
-        model=setup.trainer.model,
-        schema=setup.schema,
-        folder=folder.path,
-        best_models={entry: again(rows, done["best_models"][entry]) for entry, rows in best.items()},
-        alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
-        take_home=None if choice is None else TakeHome.of(choice),
-        taken=taken,
-        metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
-    )
+    return recorded(folder.read(), config, without_alone(setup.method), setup.trainer.model, setup.schema)

@@ -3,129 +3,104 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
 from torch import nn
 
-from fedamp import checks, models
+from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
-from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
-from fedamp.files import read_json, write_whole
-from fedamp.methods.alone_beside import ALONE
-from fedamp.models.fingerprint import structure_digest
+from fedamp.files import write_whole
 from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
-from fedamp.records.folder import read_models
-from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
-from fedamp.records.take_home import CHOSEN, SCORED
+from fedamp.records.summaries import finite
 from fedamp.rows import Rows
-from fedamp.runs.result import LAST, POOLED, VALIDATED
+from fedamp.runs.export_names import FORMATS, ONNX, SAFETENSORS, default_name, stem_of, with_ending
+from fedamp.runs.loading import load
+from fedamp.runs.result import Kept, Result
 
 
-def export_client(folder: Path, client: int, out: Path | None = None, take_home: str | None = None) -> Path:
-    """Write the model that a client takes home to `out`.safetensors and `out`.json, and return the first.
+def export_client(
+    folder: Path, client: int | str, out: Path | None = None, take_home: str | None = None, form: str = SAFETENSORS
+) -> Path:
+    """Write the model that a client takes home to `out`.safetensors or .onnx, with `out`.json; return the first.
 
     It is that of the best validated round, or of the last if nothing was held out for validation; the JSON says
     which, and has the test score of exactly this model. `take_home` is "scored" or "chosen", see
     `fedamp.records.take_home`, or "alone", the model that was trained alone; by default what the run says.
+    `form` is "safetensors", "onnx" or "both".
     """
-    run = read_run(folder)
-    config, facts = RunConfig.of(run.config), run.facts
-    _check_exportable(run, config, client, take_home == ALONE)
-    module = _untrained(folder, config, facts.input_shape or [], facts.num_outputs or 0)
-    row, score = _taken_home(run, config, client, take_home)
-    target = out or folder / f"client-{client}{'-alone' if take_home == ALONE else ''}.safetensors"
-    how = {
-        **how_to_build(config, module, facts.input_shape or [], facts.num_outputs or 0),
+    checks.one_of("format", form, FORMATS)
+    run = load(folder)
+    return export(run, run.client_number(client), folder, out, take_home, form)[0]
+
+
+def export_all(
+    folder: Path, out: Path | None = None, take_home: str | None = None, form: str = SAFETENSORS
+) -> Iterator[Path]:
+    """Write every client's model, as `export_client` does, to the folder `out`, by default the run's; yield files."""
+    checks.one_of("format", form, FORMATS)
+    run = load(folder)
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"can't make the folder {out}: {error.strerror}; give another with --out") from None
+    for number in range(len(run.chosen.models)):
+        yield from export(run, number, folder, out, take_home, form)
+
+
+def export(run: Result, number: int, folder: Path, out: Path | None, take_home: str | None, form: str) -> list[Path]:
+    """Write one client's files; return those that hold the model. Nothing is written before all of it is checked."""
+    if run.model is None:
+        raise UserError(run.no_model)
+    stem = stem_of(folder, out, default_name(number, run.facts.names, take_home))
+    entry, kept = run.taken_home(take_home)
+    row, how = kept.models[slice(number, number + 1)], _how(run, number, entry, kept)
+    written = []
+    try:
+        if form != SAFETENSORS:
+            from fedamp.runs.onnx_file import onnx_model
+
+            data, how["onnx"] = onnx_model(run.predictor(number, take_home))
+        if form != ONNX:
+            written.append(with_ending(stem, f".{SAFETENSORS}"))
+            write_model(written[0], run.model, row, how)
+        else:
+            write_whole(with_ending(stem, ".json"), _text({**how, "layers": None}))
+        if form != SAFETENSORS:
+            written.append(with_ending(stem, f".{ONNX}"))
+            write_whole(written[-1], data)
+    except OSError as error:
+        raise UserError(f"can't write {stem}: {error.strerror}; give another file with --out") from None
+    return written
+
+
+def _how(run: Result, number: int, entry: str, kept: Kept) -> dict[str, Any]:
+    """Return what the JSON says: how to build and feed the model, whose it is, which round's, and its score."""
+    assert run.model is not None, "checked before"
+    facts, played = run.facts, run.last_models[run.scored].round
+    unfinished = "" if run.finished else f" (interrupted after {played} of {run.config.rounds} rounds)"
+    return {
+        **how_to_build(run.config, run.model.module, facts.input_shape or [], facts.num_outputs or 0),
         "shift": facts.shift or [0.0],  # samples that were given from Python are taken as they are
         "scale": facts.scale or [1.0],
-        **(how_to_encode(read_schema(folder / SCHEMA)) if (folder / SCHEMA).exists() else {}),
-        "client": client,
-        **score,
+        **({} if run.schema is None else how_to_encode(run.schema)),
+        "client": number,
+        **({} if facts.names is None else {"name": facts.names[number]}),
+        "entry": entry,
+        "score": {
+            "metric": run.summary.metric,
+            "test": finite(kept.scores[number]),
+            "round": kept.round,
+            "why_this_round": kept.why + unfinished,
+        },
     }
-    try:
-        write_model(target, FlatModel(module), row, how)
-    except OSError as error:
-        raise UserError(f"can't write {target}: {error.strerror}; give another file with --out") from None
-    return target
-
-
-def _check_exportable(run: RunRecord, config: RunConfig, client: int, alone: bool) -> None:
-    """Raise if a run has no model of this client that could be exported."""
-    if run.result is None:
-        raise UserError(
-            f"{run.path} did not finish, so it has no final models; `fedamp resume {run.path}` continues it"
-        )
-    if config.setting.name == "federation":
-        raise UserError(f"{run.path} is the record of a federation: each silo has its model at home, in run/models")
-    clients = len(run.facts.sizes or [])
-    if not 0 <= client < clients:
-        raise UserError(f"client is {client}; expected a number from 0 to {clients - 1}")
-    if config.model.name not in models.MODELS and ":" not in config.model.name:
-        raise UserError(
-            f"the model of this run was given from Python ({config.model.name}); export it there, with "
-            "result.client_model(number).state_dict()"
-        )
-    if "best_models" not in run.result:
-        raise UserError(f"{run.path} was written by an earlier version, which kept no scores; run it again")
-    if alone and ALONE not in run.result["models"]:
-        raise UserError(f"{run.path} has no models trained alone; run it with --alone, or --method separate")
-
-
-def _untrained(folder: Path, config: RunConfig, shape: Sequence[int], outputs: int) -> nn.Module:
-    """Return the module of a run with its first values; raise if today's code builds another."""
-    builder = models.load_builder(config.model.name)
-    module = models.build(builder, shape, outputs, config.seed, **config.model.parameters)
-    trained = (read_json(folder / INPUTS) or {}).get("code")
-    if trained != structure_digest(module, builder):
-        raise UserError(
-            f"the model {config.model.name} is not the one that was trained in {folder} (its code or its "
-            "structure has changed); export it with the code that it had"
-        )
-    return module
-
-
-def _taken_home(run: RunRecord, config: RunConfig, client: int, take_home: str | None) -> tuple[Rows, dict[str, Any]]:
-    """Return a client's model as one row, and what the JSON says about it: which models it is one of, and its score."""
-    assert run.result is not None, "checked before"
-    scored = run.result["scored"]
-    rule = take_home or run.result.get("take_home", {}).get("rule", SCORED)
-    checks.one_of("take_home", rule, (SCORED, CHOSEN, ALONE))
-    entry, kept, why = _chosen(run) if rule == CHOSEN else _scored(run.result, ALONE if rule == ALONE else scored)
-    stacks, name = read_models(run.path / (MODELS if why == LAST else BEST)), CHOSEN if rule == CHOSEN else entry
-    if name not in stacks:
-        raise UserError(f"{run.path} has no models named {name!r}; the folder is damaged")
-    rounds = run.result["models"][scored]["round"]
-    unfinished = "" if run.finished else f" (interrupted after {rounds} of {config.rounds} rounds)"
-    score = {
-        "metric": run.result["metric"],
-        "test": kept["scores"][client],
-        "round": kept["round"],
-        "why_this_round": why + unfinished,
-    }
-    return stacks[name][slice(client, client + 1)], {"entry": entry, "score": score}
-
-
-def _scored(result: Mapping[str, Any], entry: str) -> tuple[str, Mapping[str, Any], str]:
-    """Return the entry that the method is scored by, what the result says of its models, and why that round."""
-    validated = result["best_models"].get(entry)
-    return entry, validated or result["models"][entry], LAST if validated is None else VALIDATED
-
-
-def _chosen(run: RunRecord) -> tuple[str, Mapping[str, Any], str]:
-    """Return the same of what held-out samples chose."""
-    choice = (run.result or {}).get("take_home")
-    if choice is None:
-        raise UserError(
-            f"{run.path} has no choice of what clients take home: no samples were held out, or an earlier version "
-            "wrote it; run it with --validation, say 0.2, or export with --take-home scored"
-        )
-    return choice["entry"], choice, POOLED
 
 
 def write_model(target: Path, model: FlatModel, row: Rows, how: Mapping[str, Any]) -> None:
@@ -151,7 +126,7 @@ def _rebuilds(text: bytes, tensors: bytes, model: FlatModel, row: Rows) -> bool:
     how = json.loads(text)
     original = model.fresh().cpu()
     original.load_state_dict(model.state_dict(row))
-    return rebuilds(how["layers"], load(tensors), original, how["input_shape"])
+    return rebuilds(how["layers"], load_tensors(tensors), original, how["input_shape"])
 
 
 def how_to_build(config: RunConfig, module: nn.Module, shape: Sequence[int], outputs: int) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from fedamp.data.silos.schema_file import schema_to_json
 from fedamp.methods import Method
 from fedamp.models import load_builder
 from fedamp.models.fingerprint import code_digest, is_own, structure_digest
+from fedamp.models.flat_model import FlatModel
 from fedamp.records.inputs import Inputs
+from fedamp.rows import Rows
 from fedamp.runs.material import Material
 from fedamp.runs.parts import first_models
 
@@ -59,9 +61,12 @@ def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: A
     alone = replace(config, device="cpu")
     flat, w = first_models(alone, shape, num_outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or load_builder(config.model.name)
-    # With its constants: frozen parameters and masks are in no row.
-    first = _tensors([w.params, w.buffers], code_digest(flat.module))
-    return {"code": structure_digest(flat.module, builder), "model": first}
+    return {"code": structure_digest(flat.module, builder), "model": first_values_digest(flat, w)}
+
+
+def first_values_digest(flat: FlatModel, w: Rows) -> str:
+    """Return a digest of a model's first values, with its constants: frozen parameters and masks are in no row."""
+    return _tensors([w.params, w.buffers], code_digest(flat.module))
 
 
 def _tensors(tensors: Iterable[Tensor], words: str = "") -> str:

@@ -39,8 +39,8 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
     finished is read again. Interrupted, or ended by its observer, it leaves a readable folder: every round so far, its
     models, and their scores.
     """
-    if folder is not None and (done := folder.finished(config.to_dict())):
-        return read_again(config, setup, folder, done)
+    if folder is not None and folder.finished(config.to_dict()) is not None:
+        return read_again(config, setup, folder)
     journal, saved = Journal.begin(config, setup, folder)
     setup = setup if saved is None else setup.as_before(saved.how)
     interrupt, going_on = None, True

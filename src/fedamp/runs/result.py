@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,18 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.config.metrics import info
+from fedamp.data.silos.read import LABEL
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
+from fedamp.methods.alone_beside import ALONE
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.beside_alone import BesideAlone
+from fedamp.records.client_names import client_number, client_title
 from fedamp.records.facts import Facts
 from fedamp.records.metric_scores import Scored
 from fedamp.records.summaries import Summary, finite, in_unit, recorded_score, score_table
-from fedamp.records.take_home import CHOSEN, TakeHome
+from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
 from fedamp.rows import Rows
+from fedamp.runs.prediction import Prediction
+from fedamp.runs.predictor import Predictor
 
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"
 VALIDATED = "the round with the best mean validation score"
@@ -77,8 +84,9 @@ class Result:
     warnings: list[str]
     facts: Facts  # about data, model and way of training
     seconds: float
-    method: Method
-    model: FlatModel
+    method: Method | None  # None if it was a user's own, and the run was loaded from its folder
+    scored: str  # the entry of the models that the method is scored by
+    model: FlatModel | None  # None if its code was not there when the run was loaded
     schema: Schema | None  # of the user's own silos: columns, labels, scaling
     folder: Path | None
     best_models: Mapping[str, Kept] = field(default_factory=dict)  # the same after the best validated rounds
@@ -87,6 +95,7 @@ class Result:
     alone: BesideAlone | None = None  # what clients would have had alone, if that was trained beside the method
     # All usual metrics of the `chosen` models on test samples, by name; empty if an earlier version wrote the record.
     metrics: Mapping[str, Scored] = field(default_factory=dict)
+    no_model: str = ""  # why there is no model, if there is none
 
     @property
     def bmta(self) -> float:
@@ -107,7 +116,7 @@ class Result:
 
         Accuracies in percent, or for regression root mean squared errors; nan for a client without a score.
         """
-        return in_unit(score_table(self.history, self.method.scored, self.summary.metric), self.summary.metric)
+        return in_unit(score_table(self.history, self.scored, self.summary.metric), self.summary.metric)
 
     @property
     def models(self) -> dict[str, Rows]:
@@ -121,22 +130,94 @@ class Result:
         They are at the method's `scored` entry, or at the one that held-out samples choose (`take_home`). Never by
         test: the best of many rounds by test would carry a score that it does not reach on new samples.
         """
+        return self.taken_home()[1]
+
+    def taken_home(self, rule: str | None = None) -> tuple[str, Kept]:
+        """Return the entry of the models that clients take home, and these models, by a rule.
+
+        "scored", "chosen" (see `fedamp.records.take_home`), or "alone" for those that were trained alone; by default
+        what the run says.
+        """
         home = self.take_home
-        if home is not None and home.rule == CHOSEN and self.taken is not None:
+        if rule is None:
+            rule = SCORED if home is None or self.taken is None else home.rule
+        checks.one_of("take_home", rule, (SCORED, CHOSEN, ALONE))
+        where = "this run" if self.folder is None else self.folder
+        if rule == CHOSEN:
+            if home is None or self.taken is None:
+                raise UserError(
+                    f"{where} has no choice of what clients take home: no samples were held out, or an earlier version "
+                    "wrote it; run it with --validation, say 0.2, or take those that are scored (--take-home scored)"
+                )
             pooled = home.held_out[home.entry].score
             about = info(self.summary.metric)
             by = pooled / about.factor if about.higher_is_better else -pooled / about.factor
-            return Kept(home.round, self.taken, home.scores, by, pooled=True)
-        return self.best_models.get(self.method.scored, self.last_models[self.method.scored])
+            return home.entry, Kept(home.round, self.taken, home.scores, by, pooled=True)
+        entry = ALONE if rule == ALONE else self.scored
+        if entry not in self.last_models:
+            raise UserError(f"{where} has no models trained alone; run it with --alone, or --method separate")
+        return entry, self.best_models.get(entry, self.last_models[entry])
 
-    def client_model(self, client: int) -> nn.Module:
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds were played."""
+        return self.last_models[self.scored].round >= self.config.rounds
+
+    def client_number(self, client: int | str | None) -> int:
+        """Return the number of a client that is given by its name or its number; one alone need not be."""
+        if client is None and len(self.chosen.models) == 1:
+            return 0
+        return client_number(client, self.facts.names, len(self.last_models[self.scored].models))
+
+    def client_model(self, client: int | str, take_home: str | None = None) -> nn.Module:
         """Return the model that a client takes home (see `chosen`), as a separate module that is ready for use."""
-        rows = self.chosen.models
-        if not 0 <= client < len(rows):
-            raise UserError(f"client is {client}; expected a number from 0 to {len(rows) - 1}")
+        number = self.client_number(client)
+        if self.model is None:
+            raise UserError(self.no_model)
+        rows = self.taken_home(take_home)[1].models
         module = copy.deepcopy(self.model.module).cpu()
-        module.load_state_dict(self.model.state_dict(rows[slice(client, client + 1)]))
+        module.load_state_dict(self.model.state_dict(rows[slice(number, number + 1)]))
         return module.eval()
+
+    def predictor(self, client: int | str, take_home: str | None = None) -> Predictor:
+        """Return a client's model with what it takes to ask it: how rows are encoded, what its outputs mean."""
+        facts, number = self.facts, self.client_number(client)
+        return Predictor(
+            module=self.client_model(number, take_home),
+            whose=client_title(number, facts.names),
+            task=facts.task or "classification",
+            input_shape=tuple(facts.input_shape or ()),
+            schema=self.schema,
+            label=self.config.label or LABEL,
+            shift=tuple(facts.shift or ()),
+            scale=tuple(facts.scale or ()),
+            precision=facts.precision or "fp32",
+        )
+
+    def predict(self, data: Any, client: int | str, take_home: str | None = None, id: str | None = None) -> Prediction:
+        """Return what a client's model says of new rows: labels and probabilities, or values.
+
+        `data` is the path of a csv (or npz) file, a DataFrame, a mapping of columns, an array or a tensor; a column of
+        labels is not needed, and ignored. Rows are encoded and scaled as in training. `id` names a column that
+        identifies rows. Words that the model never saw are told in a warning.
+        """
+        said = self.predictor(client, take_home).predict(data, id)
+        for line in said.warnings:
+            python_warnings.warn(line, stacklevel=2)
+        return said
+
+    def export(
+        self, client: int | str, out: str | Path | None = None, take_home: str | None = None, format: str = "both"
+    ) -> list[Path]:
+        """Write a client's model as safetensors, ONNX or both, with a JSON of how to use it; return the files.
+
+        `out` is a file, by its name without ending, or a folder; by default the run's own folder.
+        """
+        from fedamp.runs.export import export  # it loads runs, of which this is one
+
+        where = Path() if self.folder is None else self.folder
+        target = None if out is None else Path(out)
+        return export(self, self.client_number(client), where, target, take_home, format)
 
     def __repr__(self) -> str:
         about = info(self.summary.metric)
@@ -149,7 +230,7 @@ class Result:
         """Return the result as plain values, as in `result.json` and `--json`; None for what is not finite."""
         values = {
             "method": self.config.method.name,
-            "scored": self.method.scored,
+            "scored": self.scored,
             **self.summary.to_dict(),
             "rounds": self.config.rounds,
             "seconds": self.seconds,

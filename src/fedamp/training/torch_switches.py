@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import torch
 
-
 KEPT, IN_PLACE = 1 << 30, 1 << 25
 """Bytes that the C library keeps free for the next step, and bytes from which on a tensor has pages of its own."""
 

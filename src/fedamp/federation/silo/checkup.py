@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import PROTOCOL, SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.silo import own_key
+from fedamp.federation.silo.bundle_code import use_code
 
 FILES = (SILO, SCHEMA, "ca.crt")
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
@@ -58,13 +58,6 @@ def check_quickly(bundle: Path, data: Path) -> SiloConfig:
         if finding.fault:
             raise UserError(f"{finding.what}: {finding.fault}")
     return read_silo_config(bundle)
-
-
-def use_code(bundle: Path) -> None:
-    """Let a federation's own model be imported from the bundle."""
-    code = str((bundle / "code").absolute())
-    if code not in sys.path:
-        sys.path.insert(0, code)
 
 
 def _try(what: str, test: Callable[[], str]) -> Finding:

@@ -1,0 +1,50 @@
+"""`fedamp predict`: what a client's model says of new rows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedamp.cli.export import Client, Run, TakeHome
+from fedamp.cli.terminal import say, warn
+
+if TYPE_CHECKING:
+    from fedamp.runs.predictor import Predictor
+
+Flag = typer.Option
+NewRows = Annotated[
+    Path, typer.Argument(help="A csv file with the columns that the model learned from; for arrays an npz file with x.")
+]
+Out = Annotated[Path | None, Flag("--out", help="File to write; by default NAME-predictions.csv beside the rows.")]
+Id = Annotated[str | None, Flag("--id", help="A column that identifies rows: it is copied, and is no input.")]
+Force = Annotated[bool, Flag("--force", help="Overwrite the file of predictions if it is there.")]
+
+
+def predict_command(
+    folder: Run,
+    data: NewRows,
+    client: Client = None,
+    take_home: TakeHome = None,
+    out: Out = None,
+    id: Id = None,
+    force: Force = False,
+) -> None:
+    """Write labels and probabilities, or values, for new rows, as csv."""
+    from fedamp.records.client_names import name_or_number_note
+    from fedamp.runs.loading import load
+
+    run = load(folder)
+    number = run.client_number(client)
+    if note := name_or_number_note(client, run.facts.names, len(run.chosen.models)):
+        warn(note)
+    write_predictions(run.predictor(number, take_home), data, out, id, force)
+
+
+def write_predictions(asked: "Predictor", data: Path, out: Path | None, id: str | None, force: bool) -> None:
+    """Write predictions, and say what is worth knowing."""
+    from fedamp.runs.predict_file import predict_file
+
+    path, said = predict_file(asked, data, out, id, force)
+    for line in said.warnings:
+        warn(line)
+    say(str(path))

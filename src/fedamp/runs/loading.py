@@ -1,0 +1,171 @@
+"""`fedamp.load`: a run from its folder alone. Its data are not needed, nor looked for; its model's code is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedamp import models
+from fedamp.config import RunConfig
+from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.schema_file import read_schema
+from fedamp.errors import UserError
+from fedamp.files import read_json
+from fedamp.methods import METHODS, Method
+from fedamp.models.fingerprint import structure_digest
+from fedamp.models.flat_model import FlatModel
+from fedamp.records.beside_alone import BesideAlone
+from fedamp.records.facts import Facts
+from fedamp.records.folder import read_models
+from fedamp.records.metric_scores import Scored
+from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
+from fedamp.records.summaries import counted_clients, score_table, summarise
+from fedamp.records.take_home import CHOSEN, TakeHome
+from fedamp.rows import Rows
+from fedamp.runs.identity import first_values_digest
+from fedamp.runs.parts import first_models, method_of
+from fedamp.runs.result import Kept, Result
+
+Model = nn.Module | Callable[..., nn.Module]
+
+
+def load(folder: str | Path, model: Model | None = None) -> Result:
+    """Return the run in a folder: its scores, history and weights, and every client's model, ready to predict.
+
+    The run may have been made by the command line or from Python, have finished or been interrupted; its data may be
+    gone. A model of fedamp's, or one named `module:function`, is built again by its code; one that was handed over
+    from Python is given as `model`: a module, or the function that builds it, as it was given to the run. Code that
+    has changed since is an error; without any code there are still the scores.
+    """
+    record = read_run(Path(folder))
+    config = RunConfig.of(record.config)
+    check_loadable(record, config)
+    schema = read_schema(record.path / SCHEMA) if (record.path / SCHEMA).exists() else None
+    flat, why = None, ""
+    try:
+        flat = _trained_model(record, config, model)
+    except UserError as error:
+        if model is not None:
+            raise
+        why = str(error)
+    return recorded(record, config, _method(record, config), flat, schema, why)
+
+
+def check_loadable(record: RunRecord, config: RunConfig) -> None:
+    """Raise if a folder has no models that could be given back."""
+    if config.setting.name == "federation":
+        raise UserError(
+            f"{record.path} is the record of a federation: each silo has its model at home, in run/models, and asks it "
+            "with `fedamp silo predict`"
+        )
+    if record.result is None:
+        raise UserError(
+            f"{record.path} did not finish, so it has no final models; `fedamp resume {record.path}` continues it"
+        )
+    if "best_models" not in record.result:
+        raise UserError(f"{record.path} was written by an earlier version, which kept no scores; run it again")
+
+
+def recorded(
+    record: RunRecord,
+    config: RunConfig,
+    method: Method | None,
+    model: FlatModel | None,
+    schema: Schema | None,
+    no_model: str = "",
+) -> Result:
+    """Return the result that a run's folder holds."""
+    done = record.result
+    assert done is not None, "checked before"
+    last, xi = read_models(record.path / MODELS), record.xi()
+    best = read_models(record.path / BEST) if (record.path / BEST).exists() else {}
+    taken, choice = best.pop(CHOSEN, None), done.get("take_home")
+    scored, metric = done["scored"], done["metric"]
+    facts = Facts.of(done["facts"])
+    again = partial(Kept.of, metric=metric, undefined=facts.undefined or ())
+    counted = counted_clients(len(_stack(record, last, scored)), config.poisoned)
+    return Result(
+        config=config,
+        history=record.lines,
+        summary=summarise(score_table(record.lines, scored, metric), metric, counted),
+        last_models={entry: again(rows, done["models"][entry]) for entry, rows in last.items()},
+        xi=None if xi is None else torch.from_numpy(xi),
+        warnings=list(done["warnings"]),
+        facts=facts,
+        seconds=done["seconds"],
+        method=method,
+        scored=scored,
+        model=model,
+        schema=schema,
+        folder=record.path,
+        best_models={entry: again(rows, done["best_models"][entry]) for entry, rows in best.items()},
+        alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
+        take_home=None if choice is None else TakeHome.of(choice),
+        taken=taken,
+        metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
+        no_model=no_model,
+    )
+
+
+def _stack(record: RunRecord, stacks: dict[str, Rows], entry: str) -> Rows:
+    if entry not in stacks:
+        raise UserError(f"{record.path} has no models named {entry!r}; the folder is damaged")
+    return stacks[entry]
+
+
+def _method(record: RunRecord, config: RunConfig) -> Method | None:
+    """Return the method of a run; None if it was a user's own, of which only the name is known."""
+    own = (read_json(record.path / INPUTS) or {}).get("method") is not None
+    if own or config.method.name not in METHODS:
+        return None
+    groups = record.facts.groups
+    return method_of(config, None if groups is None else tuple(groups))
+
+
+def _trained_model(record: RunRecord, config: RunConfig, model: Model | None) -> FlatModel:
+    """Return the model of a run with its first values; raise if there is no code for it, or if it builds another."""
+    name, facts = config.model.name, record.facts
+    if model is None and name not in models.MODELS and ":" not in name:
+        raise UserError(
+            f"the model of {record.path} was given from Python ({name}); load it there, with "
+            f"fedamp.load({str(record.path)!r}, model=...)"
+        )
+    if model is not None and not callable(model):
+        raise UserError(f"model is {model!r}; expected a module, or a function that builds one")
+    assert record.result is not None, "checked before"
+    rows = _stack(record, read_models(record.path / MODELS), record.result["scored"])
+    with _default_dtype(rows.params.dtype):  # as it was when the model was trained
+        outputs, shape = facts.num_outputs or 0, tuple(facts.input_shape or ())
+        flat, first = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
+    builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
+    known = read_json(record.path / INPUTS) or {}
+    if known.get("code") != structure_digest(flat.module, builder):
+        given = f"the model {name}" if model is None else f"model={getattr(model, '__name__', type(model).__name__)}"
+        cure = "use the code that it had" if model is None else f"give what was given to the run, {name}"
+        raise UserError(
+            f"{given} is not the one that was trained in {record.path} (its code or its structure has changed); {cure}"
+        )
+    if flat.constants and known.get("model") != first_values_digest(flat, first):
+        warnings.warn(
+            f"the model has values that are not trained, and so not kept in {record.path} "
+            f"({', '.join(flat.constants[:3])}): they are taken as they are now; give the values that the run had",
+            stacklevel=4,
+        )
+    return flat
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before: Any = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,198 @@
+"""A client's model with all that it takes to ask it: how new rows become inputs, and what its outputs mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.unlabelled import (
+    NewTable,
+    check_file,
+    encode,
+    encode_table,
+    ids_of,
+    read_array,
+    read_table,
+    table_in_memory,
+    table_of_array,
+)
+from fedamp.errors import UserError
+from fedamp.models.dropout import own_stream
+from fedamp.runs.prediction import Prediction, check_id
+from fedamp.training.precision import use_precision
+
+BATCH = 4096
+"""Rows that a model sees at once."""
+ARRAYS = (".npz", ".npy")
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model of one client, ready to be asked."""
+
+    module: nn.Module  # in eval mode, on the CPU
+    whose: str  # for errors: "client 'hospital-a'"
+    task: str
+    input_shape: tuple[int, ...]
+    schema: Schema | None = None  # of silos: columns, words, labels, scaling
+    label: str | None = None  # the column to predict, where an older schema does not name it
+    shift: tuple[float, ...] = ()  # without a schema a model sees (x - shift) / scale; none: samples as they are
+    scale: tuple[float, ...] = ()
+    precision: str = "fp32"  # as in training
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of the model."""
+        return next(self.module.parameters()).dtype
+
+    def predict(self, data: Any, id: str | None = None) -> Prediction:
+        """Return what the model says of rows: a csv file's, a table's in memory, or an array's.
+
+        `id` names a column that identifies rows, and is no input by itself.
+        """
+        table, array = self._table_or_array(data)
+        if id is not None:
+            check_id(id)
+            if table is None:
+                raise UserError(f"id is {id!r}, but the rows come as an array, which has no names; leave it out")
+        if table is not None:
+            assert self.schema is not None, "a table without a schema"
+            ids = None if id is None else (id, ids_of(table, id))
+            ignored = [name for name in (id, self.label) if name is not None]
+            x, lines = encode_table(self.schema, table, ignored)
+        else:
+            x, lines, ids = self._inputs(array), [], None
+        return self.decoded(self.outputs(x), ids, tuple(lines))
+
+    def _table_or_array(self, data: Any) -> tuple[NewTable | None, Any]:
+        """Return rows as a table if the model learned from one, else as an array."""
+        of_table = self.schema is not None and self.schema.columns is not None
+        if isinstance(data, str | os.PathLike):
+            path = Path(data)
+            check_file(path)
+            if of_table and path.suffix.lower() not in ARRAYS:
+                return read_table(path), None
+            if path.suffix.lower() not in ARRAYS:
+                raise UserError(
+                    f"{path} is no .npz file, and the model learned from arrays of shape {self.input_shape}, not from "
+                    "a table; expected an npz file with an array x (samples, ...)"
+                )
+            data = read_array(path)
+        elif of_table and (table := table_in_memory(data)) is not None:
+            return table, None
+        array = _array(data)
+        if of_table:
+            assert self.schema is not None, "of a table"
+            return table_of_array(self.schema, array), None
+        return None, array
+
+    def _inputs(self, array: NDArray[Any]) -> Tensor:
+        """Return samples as the model takes them."""
+        if array.shape[1:] != self.input_shape or not array.ndim:
+            one = ": one sample alone is x[None]" if array.shape == self.input_shape else ""
+            raise UserError(
+                f"data has shape {array.shape}; expected (samples, {', '.join(map(str, self.input_shape))}){one}"
+            )
+        if not len(array):
+            raise UserError("data has no samples; expected at least one to predict for")
+        if array.dtype.kind not in "biuf":
+            raise UserError(f"data has type {array.dtype}; expected numbers")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            row = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(1)))
+            raise UserError(f"data is not finite in sample {row}; expected finite numbers")
+        if self.schema is not None:
+            whole = array.astype(np.float64) if array.dtype.kind == "b" or array.dtype == np.float16 else array
+            return encode(self.schema, whole, {}, "data")
+        if array.dtype.kind in "iu" and array.dtype != np.uint8:
+            array = array.astype(np.int64)
+        x = torch.from_numpy(np.require(array.astype(array.dtype.newbyteorder("=")), requirements=["C", "W"]))
+        if not self.scale:
+            # Whole numbers may be indices into an Embedding. Where a model does not take them, they are amounts.
+            indices = not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool) and self._takes(x[:1])
+            return x if indices else x.to(self.dtype)
+        return (x.to(self.dtype) - self.per_channel(self.shift)) / self.per_channel(self.scale)
+
+    def per_channel(self, values: tuple[float, ...]) -> Tensor:
+        """Return a shift or scale that broadcasts over samples: one number, or one for each channel."""
+        numbers = torch.tensor(values, dtype=self.dtype)
+        return numbers.reshape(-1, *[1] * (len(self.input_shape) - 1)) if len(values) > 1 else numbers[0]
+
+    def _takes(self, x: Tensor) -> bool:
+        try:
+            with torch.no_grad(), own_stream(0, CPU):
+                self.module(x)
+        except Exception:  # whatever the layers of a user's own model raise
+            return False
+        return True
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the model's outputs (N, k) for inputs that are encoded and scaled, in parts that fit the memory."""
+        with self._as_scored():
+            parts = [self.module(_moved(part, self.dtype)) for part in torch.split(x, BATCH)]
+        found = torch.cat([part.to(self.dtype) for part in parts])
+        if not found.isfinite().all():
+            rows = int((~found.isfinite().flatten(1).all(1)).sum())
+            raise UserError(
+                f"the model of {self.whose} gives numbers that are not finite for {rows} of {len(x)} rows: it has "
+                "diverged, or the rows are far from those that it learned from"
+            )
+        return found
+
+    @contextmanager
+    def _as_scored(self) -> Iterator[None]:
+        """Compute as when the model was scored: in its format, and drawing from nobody's stream."""
+        precision = "bf16" if self.precision == "bf16" else "fp32"  # tf32 is a GPU's
+        with torch.no_grad(), own_stream(0, CPU), use_precision(precision, CPU):
+            yield
+
+    def decoded(
+        self, outputs: Tensor, ids: tuple[str, list[str]] | None = None, lines: tuple[str, ...] = ()
+    ) -> Prediction:
+        """Return what outputs mean: the label with the highest output, or the value in its own unit."""
+        numbers: NDArray[np.float64] = outputs.double().numpy()
+        if self.task == "regression":
+            scale, shift = (1.0, 0.0) if self.schema is None else (self.schema.target_scale, self.schema.target_shift)
+            return Prediction(values=numbers[:, 0] * scale + shift, ids=ids, warnings=lines)
+        classes = self.classes(numbers.shape[1])
+        return Prediction(
+            classes=classes,
+            labels=np.array(classes)[outputs.argmax(-1).numpy()],  # of the outputs: rounded probabilities may tie
+            probabilities=outputs.double().softmax(-1).numpy(),
+            ids=ids,
+            warnings=lines,
+        )
+
+    def classes(self, count: int) -> tuple[Any, ...]:
+        """Return the labels in order; the classes' numbers where they have no names."""
+        return tuple(range(count)) if self.schema is None or self.schema.labels is None else self.schema.labels
+
+
+def _moved(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+def _array(data: Any) -> NDArray[Any]:
+    """Return what holds numbers as an array."""
+    if isinstance(data, Tensor):
+        return data.detach().cpu().to_dense().numpy()
+    try:
+        array = np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
+    except (TypeError, ValueError) as error:
+        why = " ".join(str(error).split())[:120]
+        raise UserError(
+            f"data is a {type(data).__name__} that is no array ({why}); expected an array, a table or a path"
+        ) from None
+    if not array.ndim:
+        raise UserError(f"data is a {type(data).__name__}; expected an array, a table, or the path of a file")
+    return array
