@@ -7,11 +7,13 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.methods.alone_beside import ALONE
-from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI
+from fedamp.records.reading import BEST, CHECKPOINTS, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI
 
 SAFETENSORS, ONNX, BOTH = "safetensors", "onnx", "both"
 FORMATS = (SAFETENSORS, ONNX, BOTH)
 ENDINGS = tuple(f".{kind}" for kind in (SAFETENSORS, ONNX))
+LONGEST = 50
+"""Characters of a client's name that its files have: a file's name has room for 255 bytes."""
 OF_A_RUN = {BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI}
 
 
@@ -24,8 +26,8 @@ def default_name(number: int, names: Sequence[str] | None, take_home: str | None
     ('client-3', 'client-1-St-Mary-2-alone')
     """
     words = "" if names is None else "".join(sign if sign.isalnum() else " " for sign in names[number])
-    parts = ["client", str(number), *words.split(), *([ALONE] if take_home == ALONE else [])]
-    return "-".join(parts)[:120]
+    name = "-".join(words.split())[:LONGEST]
+    return "-".join(["client", str(number), *([name] if name else []), *([ALONE] if take_home == ALONE else [])])
 
 
 def stem_of(folder: Path, out: Path | None, name: str) -> Path:
@@ -42,7 +44,8 @@ def stem_of(folder: Path, out: Path | None, name: str) -> Path:
         raise UserError(f"there is no folder {stem.parent} to write to; make it, or give another file with --out")
     for ending in (*ENDINGS, ".json"):
         path = with_ending(stem, ending)
-        if path.name in OF_A_RUN and path.resolve().parent == folder.resolve():
+        own = path.name in OF_A_RUN or path.match(CHECKPOINTS)
+        if own and path.resolve().parent == folder.resolve():
             raise UserError(f"{path} is a file of the run itself; give another file with --out")
     return stem
 

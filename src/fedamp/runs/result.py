@@ -179,6 +179,12 @@ class Result:
         module.load_state_dict(self.model.state_dict(rows[slice(number, number + 1)]))
         return module.eval()
 
+    def xi_of(self, client: int | str) -> Tensor:
+        """Return whom a client listened to: its row of the collaboration weights in each round, `(K, m)`."""
+        if self.xi is None:
+            raise UserError(f"the method {self.config.method.name} has no collaboration weights between clients")
+        return self.xi[:, self.client_number(client)]
+
     def predictor(self, client: int | str, take_home: str | None = None) -> Predictor:
         """Return a client's model with what it takes to ask it: how rows are encoded, what its outputs mean."""
         facts, number = self.facts, self.client_number(client)
