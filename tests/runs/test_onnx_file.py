@@ -41,8 +41,8 @@ def test_every_clients_own_and_its_score(tmp_path, fedamp_command):
         (shares,) = session(tmp_path / "all" / f"{stem}.onnx").run(["probabilities"], {"x": x})
         said = run.predict(write_rows(tmp_path / "new.csv", rows, skip=("target", "patient")), number)
         assert np.abs(shares - said.probabilities).max() < 1e-6
-        classes = spec["onnx"]["output"]["classes"]
-        assert accuracy([classes[place] for place in shares.argmax(1)], truth) == pytest.approx(run.chosen.scores[number])
+        told = [spec["onnx"]["output"]["classes"][place] for place in shares.argmax(1)]
+        assert accuracy(told, truth) == pytest.approx(run.chosen.scores[number])
         assert spec["score"]["test"] == run.chosen.scores[number]
 
 
@@ -111,11 +111,11 @@ def test_what_can_not_be_written_is_said_and_not_written(tmp_path, monkeypatch):
     run = fedamp.run(clients=clients, model="logistic", rounds=1, epochs=1)
     one = onnx_file.onnx_model(run.predictor(1))[0]
     monkeypatch.setattr(onnx_file, "_exported", lambda *_: one)  # the graph of another client
-    with pytest.raises(UserError, match="gives other answers, by up to .*; not written"):
+    with pytest.raises(UserError, match=r"gives other answers, by up to .*; not written"):
         run.export(0, tmp_path / "mine", format="both")
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(onnx_file, "_exported", lambda *_: b"rubbish")
-    with pytest.raises(UserError, match="onnxruntime can't run the model of client 0 .*; not written"):
+    with pytest.raises(UserError, match=r"onnxruntime can't run the model of client 0 .*; not written"):
         run.export(0, tmp_path / "mine", format="onnx")
     assert not list(tmp_path.iterdir())
 

@@ -122,7 +122,8 @@ def silo_predict(
     """Write labels and probabilities, or values, for new rows, by a model that your silo has at home."""
     from fedamp.federation.silo.asking import own_predictor
 
-    write_predictions(own_predictor(bundle, model), data, out_file, id, force)
+    _, asked = own_predictor(bundle, model)
+    write_predictions(asked, data, out_file, id, force)
 
 
 def _score(value: float | None, metric: str) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fedamp.data.silos.unlabelled import check_file
 from fedamp.errors import UserError
 from fedamp.files import write_whole
 from fedamp.runs.prediction import Prediction
 from fedamp.runs.predictor import Predictor
+
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
 def predictions_path(data: Path, out: Path | None, force: bool) -> Path:
@@ -17,9 +20,7 @@ def predictions_path(data: Path, out: Path | None, force: bool) -> Path:
     >>> predictions_path(Path("new.csv"), None, force=False)
     PosixPath('new-predictions.csv')
     """
-    stem = data.name
-    while Path(stem).suffix:  # new.csv.gz
-        stem = stem[: -len(Path(stem).suffix)]
+    stem = Path(data.stem).stem if data.suffix.lower() in PACKED else data.stem
     target = data.with_name(f"{stem}-predictions.csv") if out is None else out
     if os.path.isdir(target):
         raise UserError(f"out is {target}, which is a folder; expected a file for the predictions")
@@ -36,6 +37,7 @@ def predict_file(
     asked: Predictor, data: Path, out: Path | None = None, id: str | None = None, force: bool = False
 ) -> tuple[Path, Prediction]:
     """Write what a model says of a file's rows as csv; return the file that was written, and what it says."""
+    check_file(data)
     target = predictions_path(data, out, force)
     said = asked.predict(data, id)
     try:

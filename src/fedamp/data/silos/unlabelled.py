@@ -147,7 +147,7 @@ def _number(table: NewTable, column: str, row: int, cell: Any) -> float:
         raise UserError(f"{where} is empty; expected a number in every row")
     value = as_number(cell) if isinstance(cell, str) else as_number(str(float(cell)) if _is_flag(cell) else str(cell))
     if value is None or abs(value) > np.finfo(np.float64).max:
-        raise UserError(f"{where} is {brief(cell)}; expected a number, as the model learned from")
+        raise UserError(f"{where} is {brief(cell)}; expected a finite number, as the model learned from")
     return float(value)
 
 

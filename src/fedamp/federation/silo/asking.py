@@ -22,8 +22,8 @@ from fedamp.runs.predictor import Predictor
 from fedamp.runs.scoring import take_home_rule
 
 
-def own_predictor(bundle: Path, model: str | None = None) -> Predictor:
-    """Return a model that a silo has at home, ready to be asked; `model` is its name in `fedamp silo models`.
+def own_predictor(bundle: Path, model: str | None = None) -> tuple[str, Predictor]:
+    """Return the name of a model that a silo has at home, as `fedamp silo models` lists it, and the model, ready to ask.
 
     By default what a run's client would take home: the models that all silos chose, if that is the plan's rule; else
     the best by the silo's own validation samples; without any, the newest of those that the method is scored by.
@@ -43,7 +43,7 @@ def own_predictor(bundle: Path, model: str | None = None) -> Predictor:
     name = _usual(plan, known) if model is None else model
     checks.one_of("model", name, known)
     schema = plan.schema
-    return Predictor(
+    return name, Predictor(
         module=_built(plan, known[name]),
         whose=f"silo {config.name!r}",
         task=schema.task,
