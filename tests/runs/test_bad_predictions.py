@@ -42,7 +42,10 @@ FILES = {
     ),
     "a column twice": ("age,year,sex,age\n50,1,f,2\n", "column 'age' appears twice"),
     "a column without a name": (",age,year,sex\n0,50,1,f\n", "column 1 has no name in the header"),
-    "semicolons": (GOOD.replace(",", ";"), "column"),
+    "a mark that could be for decimals or thousands": (
+        "age;year;sex\n1.234;1;f\n",
+        "line 2, column 'age' is '1.234', which",
+    ),
     "too few cells": ("age,year,sex\n50,1,f\n61,m\n", "new.csv: line 3 has 2 cells; expected 3"),
     "too many cells": ("age,year,sex\n50,1,f,9\n", "new.csv: line 2 has 4 cells; expected 3"),
     "a word among numbers": (
@@ -52,13 +55,16 @@ FILES = {
     "a decimal comma": ('age,year,sex\n"50,5",1,f\n', "new.csv, line 2, column 'age' is '50,5'; expected a finite"),
     "an empty number": ("age,year,sex\n50,1,f\n61,,m\n", "new.csv, line 3, column 'year' is empty"),
     "an empty word": ("age,year,sex\n50,1,\n", "new.csv, line 2, column 'sex' is empty"),
-    "not a number": ("age,year,sex\nnan,1,f\n", "new.csv, line 2, column 'age' is 'nan'; expected a finite number"),
+    "not a number": (
+        "age,year,sex\nnan,1,f\n",
+        "new.csv, line 2, column 'age' is 'nan'; expected a value in every row",
+    ),
     "infinity": ("age,year,sex\n50,1,f\n50,-inf,f\n", "new.csv, line 3, column 'year' is '-inf'; expected a finite"),
     "a number beyond all": ("age,year,sex\n1e999,1,f\n", "new.csv, line 2, column 'age' is '1e999'; expected a"),
     "numbers far from all that was learned": ("age,year,sex\n1e300,1,f\n", "too far from the schema's mean"),
     "a text in place of a word": (f"age,year,sex\n50,1,{'f' * 300}\n", "column 'sex' has a text of 300 characters"),
     "a quote left open": ('age,year,sex\n50,1,"f\n61,1,m\n', "is not csv"),
-    "another encoding": (GOOD.replace("f", "ü").encode("utf-16"), "new.csv: .*utf-8"),
+    "another encoding": (GOOD.replace("f", "ü").encode("latin-1"), "new.csv: line 2 .*utf-8 .*--encoding"),
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "new.csv: "),
 }
 
@@ -174,6 +180,8 @@ def test_good_ones_beside_them(place, tmp_path):
         GOOD.replace(",", " , "),
         "\ufeff" + GOOD,
         GOOD.replace("\n", "\r\n"),
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "\t").replace("61.5", "61,5"),
         "sex,target,age,year\nf,?,50,20000001\nm,,61.5,20000002\n",
         GOOD.replace("50,", "5e1,").replace("f\n", '"f"\n\n'),
     ):

@@ -17,6 +17,7 @@ NewRows = Annotated[
 ]
 Out = Annotated[Path | None, Flag("--out", help="File to write; by default NAME-predictions.csv beside the rows.")]
 Id = Annotated[str | None, Flag("--id", help="A column that identifies rows: it is copied, and is no input.")]
+Encoding = Annotated[str | None, Flag(help="Encoding of the file, if it is not utf-8, say cp1252.")]
 Force = Annotated[bool, Flag("--force", help="Overwrite the file of predictions if it is there.")]
 
 
@@ -28,6 +29,7 @@ def predict_command(
     out: Out = None,
     id: Id = None,
     force: Force = False,
+    encoding: Encoding = None,
 ) -> None:
     """Write labels and probabilities, or values, for new rows, as csv."""
     from fedamp.records.client_names import name_or_number_note
@@ -37,14 +39,16 @@ def predict_command(
     number = run.client_number(client)
     if note := name_or_number_note(client, run.facts.names, len(run.chosen.models)):
         warn(note)
-    write_predictions(run.predictor(number, take_home), data, out, id, force)
+    write_predictions(run.predictor(number, take_home), data, out, id, force, encoding)
 
 
-def write_predictions(asked: "Predictor", data: Path, out: Path | None, id: str | None, force: bool) -> None:
+def write_predictions(
+    asked: "Predictor", data: Path, out: Path | None, id: str | None, force: bool, encoding: str | None
+) -> None:
     """Write predictions, and say what is worth knowing."""
     from fedamp.runs.predict_file import predict_file
 
-    path, said = predict_file(asked, data, out, id, force)
+    path, said = predict_file(asked, data, out, id, force, encoding)
     for line in said.warnings:
         warn(line)
     say(str(path))

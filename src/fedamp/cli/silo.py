@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedamp.cli.predict import Force, Id, NewRows, Out, write_predictions
+from fedamp.cli.predict import Encoding, Force, Id, NewRows, Out, write_predictions
 from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.config.metrics import info
@@ -118,12 +118,13 @@ def silo_predict(
     out_file: Out = None,
     id: Id = None,
     force: Force = False,
+    encoding: Encoding = None,
 ) -> None:
     """Write labels and probabilities, or values, for new rows, by a model that your silo has at home."""
     from fedamp.federation.silo.asking import own_predictor
 
     _, asked = own_predictor(bundle, model)
-    write_predictions(asked, data, out_file, id, force)
+    write_predictions(asked, data, out_file, id, force, encoding)
 
 
 def _score(value: float | None, metric: str) -> str:

@@ -119,9 +119,9 @@ def _rows(asked: Predictor, count: int, kind: torch.dtype, seed: int) -> Tensor:
     shift, scale = _scaling(asked)
     x = x * scale + shift
     schema = asked.schema
-    if schema is not None and schema.columns is not None and schema.categories:
-        wordy = [column in schema.categories for column in schema.columns for _ in schema.categories.get(column, (0,))]
-        x[:, torch.tensor(wordy)] = (x[:, torch.tensor(wordy)] > 0).to(kind)
+    if schema is not None and schema.columns is not None:
+        wordy = torch.tensor([not each.scaled for each in schema.inputs])
+        x[:, wordy] = (x[:, wordy] > 0).to(kind)
     return x
 
 

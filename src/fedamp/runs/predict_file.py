@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fedamp.data.silos.unlabelled import check_file
+from fedamp.data.silos.unlabelled_tables import check_file
 from fedamp.errors import UserError
 from fedamp.files import write_whole
 from fedamp.runs.prediction import Prediction
@@ -34,12 +34,17 @@ def predictions_path(data: Path, out: Path | None, force: bool) -> Path:
 
 
 def predict_file(
-    asked: Predictor, data: Path, out: Path | None = None, id: str | None = None, force: bool = False
+    asked: Predictor,
+    data: Path,
+    out: Path | None = None,
+    id: str | None = None,
+    force: bool = False,
+    encoding: str | None = None,
 ) -> tuple[Path, Prediction]:
     """Write what a model says of a file's rows as csv; return the file that was written, and what it says."""
     check_file(data)
     target = predictions_path(data, out, force)
-    said = asked.predict(data, id)
+    said = asked.predict(data, id, encoding)
     try:
         write_whole(target, said.to_csv().encode())
     except OSError as error:

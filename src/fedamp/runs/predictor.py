@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp.data.silos.schema import Schema
-from fedamp.data.silos.unlabelled import (
-    NewTable,
+from fedamp.data.silos.unlabelled import encode, encode_table, ids_of
+from fedamp.data.silos.unlabelled_tables import (
     check_file,
-    encode,
-    encode_table,
-    ids_of,
+    encode_file,
     read_array,
-    read_table,
+    read_cells,
     table_in_memory,
     table_of_array,
 )
@@ -56,46 +54,42 @@ class Predictor:
         """The number format of the model."""
         return next(self.module.parameters()).dtype
 
-    def predict(self, data: Any, id: str | None = None) -> Prediction:
-        """Return what the model says of rows: a csv file's, a table's in memory, or an array's.
+    def predict(self, data: Any, id: str | None = None, encoding: str | None = None) -> Prediction:
+        """Return what the model says of rows: a file's, a table's in memory, or an array's.
 
-        `id` names a column that identifies rows, and is no input by itself.
+        `id` names a column that identifies rows, and is no input by itself; `encoding` is that of a text file.
         """
-        table, array = self._table_or_array(data)
         if id is not None:
             check_id(id)
-            if table is None:
-                raise UserError(f"id is {id!r}, but the rows come as an array, which has no names; leave it out")
-        if table is not None:
-            assert self.schema is not None, "a table without a schema"
-            ids = None if id is None else (id, ids_of(table, id))
-            ignored = [name for name in (id, self.label) if name is not None]
-            x, lines = encode_table(self.schema, table, ignored)
+        schema, ids, lines = self.schema, None, list[str]()
+        if isinstance(data, str | os.PathLike):
+            data = Path(data)
+            check_file(data)
+        if schema is None or schema.columns is None:
+            x = self._inputs(self._array(data, id))
         else:
-            x, lines, ids = self._inputs(array), [], None
+            ignored = [name for name in (id, self.label) if name is not None]
+            if isinstance(data, Path) and data.suffix.lower() not in ARRAYS:
+                x, lines = encode_file(schema, data, ignored, encoding)
+                ids = None if id is None else (id, ids_of(read_cells(data, encoding, schema.columns), id))
+            else:
+                table = None if isinstance(data, Path) else table_in_memory(data)
+                if table is None:
+                    table = table_of_array(schema, self._array(data, id))
+                ids = None if id is None else (id, ids_of(table, id))
+                x, lines = encode_table(schema, table, ignored)
         return self.decoded(self.outputs(x), ids, tuple(lines))
 
-    def _table_or_array(self, data: Any) -> tuple[NewTable | None, Any]:
-        """Return rows as a table if the model learned from one, else as an array."""
-        of_table = self.schema is not None and self.schema.columns is not None
-        if isinstance(data, str | os.PathLike):
-            path = Path(data)
-            check_file(path)
-            if of_table and path.suffix.lower() not in ARRAYS:
-                return read_table(path), None
-            if path.suffix.lower() not in ARRAYS:
-                raise UserError(
-                    f"{path} is no .npz file, and the model learned from arrays of shape {self.input_shape}, not from "
-                    "a table; expected an npz file with an array x (samples, ...)"
-                )
-            data = read_array(path)
-        elif of_table and (table := table_in_memory(data)) is not None:
-            return table, None
-        array = _array(data)
-        if of_table:
-            assert self.schema is not None, "of a table"
-            return table_of_array(self.schema, array), None
-        return None, array
+    def _array(self, data: Any, id: str | None) -> NDArray[Any]:
+        """Return samples as an array."""
+        if isinstance(data, Path) and data.suffix.lower() not in ARRAYS:
+            raise UserError(
+                f"{data} is no .npz file, and the model learned from arrays of shape {self.input_shape}, not from a "
+                "table; expected an npz file with an array x (samples, ...)"
+            )
+        if id is not None:
+            raise UserError(f"id is {id!r}, but the rows come as an array, which has no names; leave it out")
+        return read_array(data) if isinstance(data, Path) else _array(data)
 
     def _inputs(self, array: NDArray[Any]) -> Tensor:
         """Return samples as the model takes them."""

@@ -185,7 +185,7 @@ class Result:
             raise UserError(f"the method {self.config.method.name} has no collaboration weights between clients")
         return self.xi[:, self.client_number(client)]
 
-    def predictor(self, client: int | str, take_home: str | None = None) -> Predictor:
+    def predictor(self, client: int | str | None, take_home: str | None = None) -> Predictor:
         """Return a client's model with what it takes to ask it: how rows are encoded, what its outputs mean."""
         facts, number = self.facts, self.client_number(client)
         return Predictor(
@@ -200,14 +200,22 @@ class Result:
             precision=facts.precision or "fp32",
         )
 
-    def predict(self, data: Any, client: int | str, take_home: str | None = None, id: str | None = None) -> Prediction:
+    def predict(
+        self,
+        data: Any,
+        client: int | str | None = None,
+        take_home: str | None = None,
+        id: str | None = None,
+        encoding: str | None = None,
+    ) -> Prediction:
         """Return what a client's model says of new rows: labels and probabilities, or values.
 
-        `data` is the path of a csv (or npz) file, a DataFrame, a mapping of columns, an array or a tensor; a column of
-        labels is not needed, and ignored. Rows are encoded and scaled as in training. `id` names a column that
-        identifies rows. Words that the model never saw are told in a warning.
+        `data` is the path of a table (csv, parquet) or an npz file, a DataFrame, a mapping of columns, an array or a
+        tensor; a column of labels is not needed, and ignored. Rows are encoded, filled and scaled as in training. `id`
+        names a column that identifies rows. The only client of a run need not be named. Words that the model never saw
+        are told in a warning.
         """
-        said = self.predictor(client, take_home).predict(data, id)
+        said = self.predictor(client, take_home).predict(data, id, encoding)
         for line in said.warnings:
             python_warnings.warn(line, stacklevel=2)
         return said

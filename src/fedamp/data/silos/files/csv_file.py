@@ -33,7 +33,7 @@ def read_csv(content: bytes, wanted: Wanted) -> Table:
 def read_by_lines(content: bytes, separator: str, wanted: Wanted) -> Table:
     """Return what is wanted of a text file; an error names the line and the column."""
     check_utf8(content)
-    header, rows, lines = _rows(content.decode(), separator)
+    header, rows, lines = read_rows(content.decode(), separator)
     wanted.features(header)  # what is wrong with the header is said first
     if not rows:
         raise UserError("there is a header but there are no rows; expected at least one row")
@@ -54,7 +54,7 @@ class _Lines(Source):
         return Cells.of(self.columns[column])
 
 
-def _rows(text: str, separator: str) -> tuple[list[str], list[list[str]], list[int]]:
+def read_rows(text: str, separator: str) -> tuple[list[str], list[list[str]], list[int]]:
     """Return the header, the rows, and the line on which each row starts; blanks around a cell don't count."""
     header: list[str] = []
     rows: list[list[str]] = []

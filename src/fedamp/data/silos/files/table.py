@@ -37,7 +37,7 @@ class Wanted:
 
     def features(self, header: Sequence[str]) -> list[str]:
         """Return the features among a file's columns, in its order; a name that it does not have is an error."""
-        _check_header(header)
+        check_header(header)
         self._check_named(header)
         others = (self.label, self.silo_column, *self.drop)
         features = [each for each in header if each not in others and (self.columns is None or each in self.columns)]
@@ -170,7 +170,8 @@ def _emptiest(table: Table) -> str:
     return f", so --missing drop leaves none: column {name!r} lacks {absent[name]} cells; leave it out with --drop"
 
 
-def _check_header(header: Sequence[str]) -> None:
+def check_header(header: Sequence[str]) -> None:
+    """Raise unless every column has a name of its own."""
     seen: set[str] = set()
     for place, column in enumerate(header, 1):
         if not column:

@@ -1,0 +1,133 @@
+"""New rows are encoded as training encodes them: missing cells, dates, words, however they are handed over."""
+
+import csv
+import gzip
+from datetime import date, datetime
+
+import numpy as np
+import pytest
+import torch
+
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import apply_schema, make_schema
+from fedamp.data.silos.unlabelled import encode_table
+from fedamp.data.silos.unlabelled_tables import encode_file, read_cells, table_in_memory
+from fedamp.errors import UserError
+
+HEADER = ["age", "admitted", "smoker", "weight", "ill"]
+ROWS = [
+    ["50", "2024-01-31", "none", "70.5", "yes"],
+    ["", "2024-02-01", "daily", "81", "no"],
+    ["61", "", "", "NA", "no"],
+    ["-", "2023-12-31", "daily", "66", "yes"],
+]
+
+
+def write(path, rows, header=HEADER, separator=","):
+    text = "\n".join(separator.join(cells) for cells in [header, *rows]) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.fixture(params=[False, True], ids=["filled", "indicated"])
+def learned(request, tmp_path):
+    """A silo's rows as training has them, and its schema."""
+    silo = read_silo(write(tmp_path / "silo.csv", ROWS), "ill", missing="keep")
+    schema = make_schema([silo], missing="fill", indicate=request.param)
+    return schema, apply_schema(schema, silo)[0]
+
+
+def test_a_file_in_any_form(learned, tmp_path):
+    schema, x = learned
+    unlabelled = [row[:-1] for row in ROWS]
+    comma = [[cell.replace(".", ",") for cell in row] for row in unlabelled]
+    for path in (
+        write(tmp_path / "new.csv", unlabelled, HEADER[:-1]),
+        write(tmp_path / "labelled.csv.gz", ROWS),
+        write(tmp_path / "semicolons.csv", comma, HEADER[:-1], ";"),
+        write(tmp_path / "turned.tsv", [row[::-1] for row in unlabelled], HEADER[:-1][::-1], "\t"),
+    ):
+        found, lines = encode_file(schema, path)
+        assert torch.equal(found, x), path
+        assert lines == []
+    # Cell by cell, as the schema says, which is what explains a file that can't be read quickly.
+    assert torch.equal(encode_table(schema, read_cells(tmp_path / "new.csv"))[0], x)
+
+
+def test_a_single_row_is_read_as_the_column_that_it_belongs_to(learned, tmp_path):
+    """Alone, "none" may be a missing value, "-" may be a word, and nothing at all may be anything."""
+    schema, x = learned
+    for i, row in enumerate(ROWS):
+        found, _ = encode_file(schema, write(tmp_path / "one.csv", [row[:-1]], HEADER[:-1]))
+        assert torch.equal(found, x[i : i + 1])
+
+
+def test_a_table_in_memory(learned, tmp_path):
+    pandas, parquet, pyarrow = (pytest.importorskip(name) for name in ("pandas", "pyarrow.parquet", "pyarrow"))
+    schema, x = learned
+    days = [datetime(2024, 1, 31), datetime(2024, 2, 1), None, datetime(2023, 12, 31)]
+    columns = {
+        "age": [50, None, 61, None],
+        "admitted": days,
+        "smoker": ["none", "daily", None, "daily"],
+        "weight": [70.5, 81, float("nan"), 66],
+    }
+    frame = pandas.DataFrame(columns)
+    assert frame["admitted"].dtype.kind == "M"
+    dated = {**columns, "admitted": [day and date(day.year, day.month, day.day) for day in days]}
+    for table in (columns, frame, frame.astype({"age": "Int64"}), pyarrow.table(columns), dated):
+        found, _ = encode_table(schema, table_in_memory(table))
+        assert torch.equal(found, x)
+    parquet.write_table(pyarrow.table(columns), tmp_path / "new.parquet")
+    assert torch.equal(encode_file(schema, tmp_path / "new.parquet")[0], x)
+    parquet.write_table(pyarrow.table(columns)[:1], tmp_path / "one.parquet")
+    assert torch.equal(encode_file(schema, tmp_path / "one.parquet")[0], x[:1])
+
+
+BAD = {
+    "a word in place of a date": (
+        ["50", "today", "none", "70"],
+        "line 2, column 'admitted' is 'today'; expected a date",
+    ),
+    "a number in place of a date": (
+        ["50", "45000", "none", "70"],
+        "line 2, column 'admitted' is '45000'; expected a date",
+    ),
+    "a date in place of a number": (["50", "2024-01-31", "none", "2024-01-31"], "column 'weight' is '2024-01-31'"),
+    "a date that could be two": (["50", "3/4/2024", "none", "70"], "column 'admitted' is '3/4/2024': .*day/month"),
+    "no such day": (["50", "2024-02-30", "none", "70"], "column 'admitted' is '2024-02-30'; expected a date"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_of_another_kind_is_said_with_its_place(kind, tmp_path):
+    silo = read_silo(write(tmp_path / "silo.csv", ROWS), "ill", missing="keep")
+    schema = make_schema([silo], missing="fill")
+    row, words = BAD[kind]
+    with pytest.raises(UserError, match=f"new.csv, .*{words}"):
+        encode_file(schema, write(tmp_path / "new.csv", [row], HEADER[:-1]))
+
+
+def test_a_column_that_was_left_out_may_be_there(tmp_path):
+    silo = read_silo(write(tmp_path / "silo.csv", ROWS[:2]), "ill", drop=("age", "admitted"))
+    schema = make_schema([silo])
+    for header in (HEADER, HEADER[2:4], HEADER[2:]):
+        rows = [[dict(zip(HEADER, row, strict=True))[name] for name in header] for row in ROWS[:2]]
+        assert torch.equal(
+            encode_file(schema, write(tmp_path / "new.csv", rows, header))[0], apply_schema(schema, silo)[0]
+        )
+
+
+def test_many_rows_go_the_quick_way(tmp_path, monkeypatch):
+    """As quick as training reads them: the cells are not looked at one by one."""
+    from fedamp.data.silos import unlabelled_tables
+
+    stream = np.random.default_rng(0)
+    rows = [[f"{a:.3f}", "fm"[i % 2], "yes" if a > 0 else "no"] for i, a in enumerate(stream.normal(0, 1, 500))]
+    silo = read_silo(write(tmp_path / "silo.csv", rows, ["a", "sex", "ill"]), "ill")
+    schema = make_schema([silo])
+    monkeypatch.setattr(unlabelled_tables, "encode_table", None)
+    found, _ = encode_file(schema, tmp_path / "silo.csv")
+    assert torch.equal(found, apply_schema(schema, silo)[0])
+    with (tmp_path / "silo.csv").open() as file:
+        assert len(list(csv.reader(file))) == 501
