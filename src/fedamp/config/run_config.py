@@ -21,7 +21,7 @@ NAMED = ("setting", "model", "method")
 DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
 LATER = (
-    *("alone", "take_home"),
+    *("alone", "take_home", "newcomers"),
     *("metric", "positive", "class_weights", "loss_code", "metric_code"),
     *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
 )
@@ -197,6 +197,13 @@ class RunConfig:
         "--validation to compare, and about doubles the local training.",
         group=TRAINING,
     )
+    newcomers: int = about(
+        0,
+        "Clients, drawn by the seed, that are kept out of the whole run; each joins it afterwards, nobody else trains, "
+        "and the result says what they get (see `fedamp join`).",
+        range="0 or more",
+        group=WHAT,
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, str):
@@ -226,6 +233,7 @@ class RunConfig:
                 f"indicate_missing is True, but missing is {self.missing!r}, so that no cell is missing after reading: "
                 "give --missing fill too"
             )
+        checks.count("newcomers", self.newcomers, least=0)
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)

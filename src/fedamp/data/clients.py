@@ -238,6 +238,17 @@ class Clients:
             copy_of=torch.cat(originals),
         )
 
+    def without_samples_of(self, others: Clients) -> Clients:
+        """Return clients that train on no sample which others, of the same pool, have for training or testing."""
+        theirs = torch.zeros(len(self.x), dtype=torch.bool, device=self.x.device)
+        for positions in (*others.train, *others.test, *others.validation):
+            theirs[self._originals(positions)] = True
+        train = tuple(positions[~theirs[self._originals(positions)]] for positions in self.train)
+        for number, positions in zip(self.numbers, train, strict=True):
+            if not len(positions):
+                raise UserError(f"all samples of client {number} are newcomers' too; keep out fewer, or use fewer clients")
+        return replace(self, train=train)
+
     def _originals(self, positions: Tensor) -> Tensor:
         """Return the positions of the samples that these are copies of; a sample that is not a copy is its own."""
         return positions if self.copy_of is None else self.copy_of[positions]

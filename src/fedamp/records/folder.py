@@ -9,6 +9,7 @@ best.safetensors    with validation: the models of the best validated round, cho
 xi.safetensors      the collaboration weights of each round (K, m, m), for methods that have them
 inputs.json         digests of the data and of the model that this result belongs to; see `fedamp.records.inputs`
 schema.json         of a user's own silos: the columns, labels and scaling that all of them agreed on
+state.safetensors   of a finished run: the server's last state, for newcomers (`fedamp join`)
 checkpoint-*        until the run has finished: all it needs to continue after a stop
 result.json         the summary, see `fedamp.runs.result`; `finished` is false if the run was interrupted
 """
@@ -33,6 +34,7 @@ from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.checkpoints import Checkpoint, Kept, forget_checkpoints, load_checkpoint, save_checkpoint
 from fedamp.records.differences import differences
 from fedamp.records.inputs import Inputs
+from fedamp.records.last_state import LastState, write_last_state
 from fedamp.records.reading import (
     BEST,
     DESCRIPTION,
@@ -41,6 +43,7 @@ from fedamp.records.reading import (
     MODELS,
     RESULT,
     SCHEMA,
+    STATE,
     XI,
     RunRecord,
     read_lines,
@@ -70,7 +73,7 @@ class RunFolder:
             saved = load_checkpoint(self.path, device) if there == config else None
             if saved is not None:
                 self._check_device(saved, device)
-            for name in (RESULT, MODELS, BEST, XI, SCHEMA):
+            for name in (RESULT, MODELS, BEST, XI, SCHEMA, STATE):
                 (self.path / name).unlink(missing_ok=True)
             if self.inputs is not None:
                 write_json(self.path / INPUTS, self.inputs.to_dict())
@@ -139,11 +142,12 @@ class RunFolder:
         xi: Tensor | None,
         best: Mapping[str, Rows] | None = None,
         forget: bool = True,
+        last: LastState | None = None,
     ) -> None:
         """Write the models, and last of all the result: its presence says that the rest is complete.
 
         `best` are the models of the best validated round. The checkpoints of a finished run are deleted, unless
-        `forget` is False: a federation may be asked for more rounds later.
+        `forget` is False: a federation may be asked for more rounds later. `last` is kept for newcomers.
         """
         with self._clear_errors():
             write_tensors(self.path / MODELS, _tensors(models))
@@ -151,6 +155,8 @@ class RunFolder:
                 write_tensors(self.path / BEST, _tensors(best))
             if xi is not None:
                 write_tensors(self.path / XI, {"xi": xi.to(torch.float32)})
+            if last is not None:
+                write_last_state(self.path, last)
             write_json(self.path / RESULT, result)
             if result["finished"] and forget:
                 forget_checkpoints(self.path)

@@ -17,7 +17,7 @@ from fedamp.records.facts import Facts
 
 DESCRIPTION, LINES, RESULT = "description.json", "rounds.jsonl", "result.json"
 MODELS, BEST, XI, SCHEMA = "models.safetensors", "best.safetensors", "xi.safetensors", "schema.json"
-INPUTS = "inputs.json"
+INPUTS, STATE = "inputs.json", "state.safetensors"
 CHECKPOINTS = "checkpoint-*.safetensors"
 SHOWN = 12
 """Runs that an error lists."""

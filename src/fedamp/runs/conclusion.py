@@ -9,11 +9,13 @@ import torch
 from fedamp.config import RunConfig
 from fedamp.methods.alone_beside import without_alone
 from fedamp.records.folder import RunFolder
+from fedamp.records.last_state import LastState
 from fedamp.records.summaries import counted_clients
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
 from fedamp.runs.loading import recorded
 from fedamp.runs.metric_table import metric_table
+from fedamp.runs.newcomers import with_joined
 from fedamp.runs.result import Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
@@ -21,8 +23,13 @@ from fedamp.runs.standing import Standing
 from fedamp.runs.with_alone import with_alone
 
 
-def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) -> Result:
-    """Return the result of a run that ends here, and write it down; it may not have reached its last round."""
+def conclude(
+    config: RunConfig, setup: Setup, at: Standing, journal: Journal, newcomers: Newcomers | None = None
+) -> Result:
+    """Return the result of a run that ends here, and write it down; it may not have reached its last round.
+
+    `newcomers` are those who have joined it since.
+    """
     finished = at.k == config.rounds
     if not finished:
         journal.save(at.checkpoint(setup))
@@ -54,11 +61,14 @@ def conclude(config: RunConfig, setup: Setup, at: Standing, journal: Journal) ->
         best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in best.items()},
         take_home=take_home,
         taken=None if taken is None else taken.models,
+        newcomers=newcomers,
+        last_state=LastState(at.k, at.server) if finished else None,
     )
-    result = with_alone(with_metrics(result, setup), setup)
+    result = with_joined(with_alone(with_metrics(result, setup), setup), setup, at)
     if journal.folder is not None:
         stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
-        journal.folder.finish({"finished": finished, **result.to_dict()}, models, result.xi, stacks)
+        text = {"finished": finished, **result.to_dict()}
+        journal.folder.finish(text, models, result.xi, stacks, last=result.last_state)
     return result
 
 

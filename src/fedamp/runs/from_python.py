@@ -74,6 +74,7 @@ def run(
     compile: Literal["auto", "on", "off"] = "auto",
     deterministic: bool = RunConfig.deterministic,
     alone: bool = RunConfig.alone,
+    newcomers: int = RunConfig.newcomers,
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
     observer: Observer = ignore,
@@ -135,6 +136,7 @@ def run(
             "compile": compile,
             "deterministic": deterministic,
             "alone": alone,
+            "newcomers": newcomers,
         }.items()
         if value is not None
     }

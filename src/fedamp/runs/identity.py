@@ -52,7 +52,8 @@ def data_digest(material: Material) -> str:
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
     words = json.dumps([schema, material.facts.names, material.task.name, material.num_outputs])
-    return _tensors([clients.x, clients.y, *scaling], words)
+    late = () if material.newcomers is None else (material.newcomers.x, material.newcomers.y)
+    return _tensors([clients.x, clients.y, *scaling, *late], words)
 
 
 def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: Any | None) -> dict[str, str]:

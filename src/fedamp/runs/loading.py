@@ -25,6 +25,7 @@ from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
 from fedamp.records.folder import read_models
 from fedamp.records.metric_scores import Scored
+from fedamp.records.newcomers import Newcomer, Newcomers
 from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.records.take_home import CHOSEN, TakeHome
@@ -110,6 +111,8 @@ def recorded(
         take_home=None if choice is None else TakeHome.of(choice),
         taken=taken,
         metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
+        newcomers=Newcomers.of(done["newcomers"]) if "newcomers" in done else None,
+        joined=Newcomer.of(done["joined"]) if "joined" in done else None,
         no_model=no_model,
     )
 

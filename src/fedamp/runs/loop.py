@@ -13,8 +13,11 @@ import torch
 from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
+from fedamp.records.last_state import LastState
+from fedamp.records.newcomers import Newcomers
 from fedamp.runs.conclusion import conclude, read_again
 from fedamp.runs.journal import Journal, round_line, unplayed_line
+from fedamp.runs.newcomers import ROUNDS, arriving, as_newcomer
 from fedamp.runs.result import Result
 from fedamp.runs.round import Round, play_round
 from fedamp.runs.scoring import held_out, scores
@@ -65,12 +68,26 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                 raise
             interrupt = stop
             journal.forget_after(at.k)
-        result = conclude(config, setup, at, journal)
+        newcomers = None
+        if setup.newcomers and at.k == config.rounds:
+            journal.save(at.checkpoint(setup))  # newcomers take their time, too: after a stop it goes on from here
+            if interrupt is not None:
+                raise interrupt
+            newcomers = _welcomed(config, setup, at)
+        result = conclude(config, setup, at, journal, newcomers)
         if interrupt is not None:
             raise interrupt
         if result.history[-1]["round"] > at.k:
             observer(result.history[-1])
     return result
+
+
+def _welcomed(config: RunConfig, setup: Setup, at: Standing) -> Newcomers:
+    """Let each client that was kept out join where the run stands, by itself, and return what they get."""
+    last, names = LastState(at.k, at.server), setup.facts.names or []
+    mine = as_newcomer(config, ROUNDS)
+    found = [play(mine, arriving(each, last, names)).joined for each in setup.newcomers]
+    return Newcomers(tuple(one for one in found if one is not None))
 
 
 def _next_round(config: RunConfig, setup: Setup, at: Standing) -> Round:

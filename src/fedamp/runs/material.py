@@ -30,6 +30,7 @@ from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
+from fedamp.runs.newcomers import SETTING, kept_out
 from fedamp.training.tasks_and_metrics import CLASSIFICATION, Task, regression
 
 MOST_CLASSES = 1000
@@ -46,6 +47,8 @@ class Material:
     facts: Facts = Facts()
     schema: Schema | None = None  # of a user's own silos
     warnings: tuple[str, ...] = ()  # what was guessed, or may not be intended
+    newcomers: Clients | None = None  # silos that are kept out of the run and of its schema, and join afterwards
+    newcomer_names: tuple[str, ...] = ()
 
 
 def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
@@ -54,6 +57,11 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
         raise UserError(
             f"{config.data!r} is a federation over real machines, whose data nobody has in one place; "
             "`fedamp federation up` continues it"
+        )
+    if config.setting.name == SETTING:
+        run, name = (config.setting.parameters.get(key, "RUN") for key in ("run", "silo"))
+        raise UserError(
+            f"this is the record of {name!r}, which joined {run}; `fedamp join {run} --data {config.data}` continues it"
         )
     if is_folder(config.data):
         return _silos(config)
@@ -167,9 +175,15 @@ def _agreed(config: RunConfig) -> Schema | None:
 def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None) -> Material:
     """Return silos as clients, under the schema that they agreed on, or that is made of them."""
     _check_tables(config, silos)
+    out = kept_out(config, len(silos))
+    numbers = [number for number in range(len(silos)) if number not in out]
+    late, silos = [silos[number] for number in out], [silos[number] for number in numbers]
     # Over all rows, before any are held out: a federation agrees on its schema before anyone splits anything.
     schema = agreed or make_schema(silos, config.task, missing=config.missing, indicate=config.indicate_missing)
-    material = silo_material(config, silos, schema, range(len(silos)))
+    material = silo_material(config, silos, schema, numbers)
+    if late:
+        newcomers = silo_material(config, late, schema, out).clients
+        material = replace(material, newcomers=newcomers, newcomer_names=tuple(silo.name for silo in late))
     task = config.task if agreed is None else agreed.task
     return replace(material, warnings=(*_left_out(silos), *silo_warnings(silos, schema, task), *material.warnings))
 

@@ -26,7 +26,9 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.client_names import client_number, client_title
 from fedamp.records.facts import Facts
+from fedamp.records.last_state import LastState
 from fedamp.records.metric_scores import Scored
+from fedamp.records.newcomers import Newcomer, Newcomers
 from fedamp.records.summaries import Summary, finite, in_unit, recorded_score, score_table
 from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
 from fedamp.rows import Rows
@@ -96,6 +98,9 @@ class Result:
     # All usual metrics of the `chosen` models on test samples, by name; empty if an earlier version wrote the record.
     metrics: Mapping[str, Scored] = field(default_factory=dict)
     no_model: str = ""  # why there is no model, if there is none
+    newcomers: Newcomers | None = None  # what clients get that were kept out and joined afterwards
+    joined: Newcomer | None = None  # of a newcomer's own run (`fedamp.join`): what it gets
+    last_state: LastState | None = field(default=None, repr=False)  # of a finished run, for newcomers
 
     @property
     def bmta(self) -> float:
@@ -259,4 +264,7 @@ class Result:
             values["alone"] = self.alone.to_dict()
         if self.metrics:
             values["metrics"] = {name: each.to_dict() for name, each in self.metrics.items()}
+        for name in ("newcomers", "joined"):
+            if (found := getattr(self, name)) is not None:
+                values[name] = found.to_dict()
         return {name: finite(value) for name, value in values.items()}

@@ -18,6 +18,7 @@ from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import METHODS, Method, Separate
 from fedamp.methods.alone_beside import AloneBeside
+from fedamp.methods.newcomer import Joining
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
@@ -32,6 +33,7 @@ from fedamp.runs.judging import (
     undefined_warnings,
 )
 from fedamp.runs.material import Material, given_material, load_material
+from fedamp.runs.newcomers import kept_out, setup_of, without_newcomers
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.simulated_faults import Tamper, poison
 from fedamp.training.batches import Batching
@@ -59,6 +61,7 @@ class Setup:
     schema: Schema | None  # of a user's own silos
     tamper: Tamper
     warnings: tuple[str, ...] = ()  # about the data: what was guessed, or may not be intended
+    newcomers: tuple[Setup, ...] = ()  # of the clients that are kept out and join afterwards, each by itself
 
     def as_before(self, way: Mapping[str, Any]) -> Setup:
         """Return the same with the way of training that a checkpoint was made with: the last digits depend on it."""
@@ -94,18 +97,20 @@ def assemble(
     if method is None:
         checks.one_of("method", config.method.name, METHODS)  # before any data is touched
     material = _material(config, clients, data_dir)
+    if config.newcomers and material.newcomers is None:
+        material = _keep_out(config, material)
     material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.schema, own))
     device = device_of(config.device)
     clients = _with_label_noise(material, config).hold_out(config.validation, config.seed).to(device)
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(config, shape, material.num_outputs, clients.numbers, model, device)
-    method = with_plain_values(method) if method else method_of(config, clients.groups)
+    given, method = method, with_plain_values(method) if method else method_of(config, clients.groups)
     if config.class_weights == "balanced":
         clients = clients.balanced(material.num_outputs)
     unscored, without = undefined_warnings(material.task, clients, material.facts.names, together)
     trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
-    return Setup(
+    setup = Setup(
         method=AloneBeside(method) if beside else method,
         trainer=trainer,
         clients=clients,
@@ -116,6 +121,41 @@ def assemble(
         tamper=_tampering(config, clients, flat),
         warnings=(*material.warnings, *judging_warnings(config, material.task, material.schema), *unscored),
     )
+    return replace(setup, newcomers=_newcomers(config, material, setup, model, given))
+
+
+def _keep_out(config: RunConfig, material: Material) -> Material:
+    """Return the same with some clients kept out, and their names, if they have some."""
+    stay, late = without_newcomers(config, material.clients)
+    names, out = material.facts.names, kept_out(config, len(material.clients))
+    if names is None:
+        return replace(material, clients=stay, newcomers=late)
+    facts = replace(material.facts, names=[name for i, name in enumerate(names) if i not in out])
+    return replace(
+        material, clients=stay, newcomers=late, facts=facts, newcomer_names=tuple(names[i] for i in out)
+    )
+
+
+def _newcomers(
+    config: RunConfig, material: Material, setup: Setup, model: Model | None, method: Method | None
+) -> tuple[Setup, ...]:
+    """Return a setup for each client that is kept out: the run's, with its own samples and its own first model."""
+    if material.newcomers is None:
+        return ()
+    device, late = setup.w.params.device, _with_label_noise(replace(material, clients=material.newcomers), config)
+    shape = tuple(late.x.shape[1:])
+    names = material.newcomer_names or [f"client {number}" for number in late.numbers]
+    found = []
+    for i, name in enumerate(names):
+        mine = late.take(torch.tensor([i])).hold_out(config.validation, config.seed).to(device)
+        if config.class_weights == "balanced":
+            mine = mine.balanced(material.num_outputs)
+        _, w = first_models(config, shape, material.num_outputs, mine.numbers, model, device)
+        # An oracle knows the newcomer's group as it knows the others'.
+        groups = None if mine.groups is None else (*(setup.clients.groups or ()), *mine.groups)
+        meets = method_of(config, groups) if method is None else with_plain_values(method)
+        found.append(replace(setup_of(setup, meets, mine, name), w=w))
+    return tuple(found)
 
 
 def _material(config: RunConfig, clients: Clients | Material | None, data_dir: Path | None) -> Material:
@@ -173,8 +213,13 @@ def _facts(
     config: RunConfig, material: Material, clients: Clients, trainer: Trainer, choice: Choice, method: Method
 ) -> Facts:
     """Return what is written down about a run besides its configuration."""
+    plain = method.method if isinstance(method, Joining) else method
+    names = material.facts.names
+    if names is None and material.newcomers is not None:  # a client's place is not its number any more
+        names = [f"client {number}" for number in clients.numbers]
     return replace(
         material.facts,
+        names=names,
         task=material.task.name,
         positive=positive_word(material.task, material.schema),
         poisoned=list(config.poisoned),
@@ -193,7 +238,7 @@ def _facts(
         precision=trainer.config.precision,
         compiled=trainer.model.compiled,
         device=str(clients.x.device),
-        hyperparameters={each.name: _listed(getattr(method, each.name)) for each in fields(method)},
+        hyperparameters={each.name: _listed(getattr(plain, each.name)) for each in fields(plain)},
         optimizer=trainer.config.optimizer.name,
         lr=trainer.config.optimizer.lr,
     )

@@ -12,7 +12,7 @@ from fedamp.errors import UserError
 from fedamp.files import write_json
 from fedamp.methods import METHODS
 from fedamp.records.folder import RunFolder
-from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SCHEMA, XI, read_run
+from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SCHEMA, STATE, XI, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.runs.compare.planning import Planned
 
@@ -22,7 +22,7 @@ SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
 
 def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
-    if run.config.alone:  # what alone is compared with are the models that count, and those differ
+    if run.config.alone or run.config.newcomers:  # alone is compared with the models that count, and those differ
         return None
     twin = SAME_TRAJECTORY.get(run.config.method.name)
     wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))
@@ -36,7 +36,7 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
         raise UserError(f"{source} did not finish; {target.name} needs it")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for name in (MODELS, BEST, XI, SCHEMA, INPUTS):
+    for name in (MODELS, BEST, XI, SCHEMA, INPUTS, STATE):
         if (source / name).exists():
             shutil.copy(source / name, target / name)
     RunFolder(target).rewrite(record.lines)
