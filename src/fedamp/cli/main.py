@@ -11,6 +11,7 @@ from fedamp.cli.compare import CompareFlags, compare_command
 from fedamp.cli.data import data_app
 from fedamp.cli.export import export_command
 from fedamp.cli.federation import federation_app
+from fedamp.cli.join import join_command
 from fedamp.cli.list import list_command
 from fedamp.cli.predict import predict_command
 from fedamp.cli.report import report_command
@@ -34,6 +35,7 @@ app.command("report")(report_command)
 app.command("resume")(resume_command)
 app.command("predict")(predict_command)
 app.command("export")(export_command)
+app.command("join")(join_command)
 app.command("list")(list_command)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")

@@ -161,6 +161,10 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
         against = BesideAlone.of(result["alone"]).headline(facts.names)
         out.print(f"against training alone: {against}", soft_wrap=True)
+    if "newcomers" in result:
+        from fedamp.records.newcomers import Newcomers
+
+        out.print(Newcomers.of(result["newcomers"]).headline(), soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
     for warning in result["warnings"]:
         warn(warning)

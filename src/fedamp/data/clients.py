@@ -246,7 +246,7 @@ class Clients:
         train = tuple(positions[~theirs[self._originals(positions)]] for positions in self.train)
         for number, positions in zip(self.numbers, train, strict=True):
             if not len(positions):
-                raise UserError(f"all samples of client {number} are newcomers' too; keep out fewer, or use fewer clients")
+                raise UserError(f"all samples of client {number} are newcomers' too; keep out fewer (newcomers)")
         return replace(self, train=train)
 
     def _originals(self, positions: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """A method as a client meets it that comes after the run: the server's last state with one row more.
 
-Only the newcomer takes part. The others' rows, and what all of them share, stay what the run left, whatever the newcomer
-replies: a global model is not one client's to move. So the run is a constant here, and what changes is a stack of height
-one. No method has a line for it: growing the federation is generic (`State.append`).
+Only the newcomer takes part. The others' rows, and what all of them share, stay what the run left, whatever the
+newcomer replies: a global model is not one client's to move. So the run is a constant here, and what changes is a stack
+of height one. No method has a line for it: growing the federation is generic (`State.append`).
 """
 
 from dataclasses import dataclass, field

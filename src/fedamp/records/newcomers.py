@@ -1,8 +1,8 @@
-"""What a client gets that joins a finished run: its models' test scores beside those of training alone. Needs only numpy.
+"""What a client gets that joins a finished run: its models' test scores beside those of training alone.
 
 `alone` is trained for as many steps as the newcomer, from the same first model. `received` is what the server makes for
-it from the run's models, `own` what it makes of that. Which it takes home is chosen as in a run: by held-out samples, if
-there are any, else by the method. Test samples choose nothing.
+it from the run's models, `own` what it makes of that. Which it takes home is chosen as in a run: by held-out samples,
+if there are any, else by the method. Test samples choose nothing. Needs only numpy.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from fedamp.config import RunConfig
 from fedamp.methods.alone_beside import without_alone
 from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState
+from fedamp.records.newcomers import Newcomers
 from fedamp.records.summaries import counted_clients
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line

@@ -1,0 +1,145 @@
+"""A finished run as a newcomer needs it: what was agreed on, the model with its first values, and the last state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fedamp import models
+from fedamp.config import RunConfig
+from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.schema_file import read_schema
+from fedamp.errors import UserError
+from fedamp.files import read_json
+from fedamp.methods import METHODS, Method
+from fedamp.models.fingerprint import structure_digest
+from fedamp.models.flat_model import FlatModel
+from fedamp.records.facts import Facts
+from fedamp.records.last_state import LastState, read_last_state
+from fedamp.records.reading import INPUTS, SCHEMA, RunRecord, read_run
+from fedamp.runs.newcomers import SETTING
+from fedamp.runs.parts import first_models, method_of
+from fedamp.runs.result import Result
+
+Model = nn.Module | Callable[..., nn.Module]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a newcomer needs of a run. None of it is anybody's data."""
+
+    where: str  # for people: its folder
+    config: RunConfig
+    facts: Facts
+    schema: Schema | None
+    method: Method
+    model: FlatModel
+    last: LastState
+
+    @property
+    def members(self) -> list[str]:
+        """The names of its clients, in order."""
+        return self.facts.names or [f"client {i}" for i in range(self.last.server.num_clients)]
+
+    @property
+    def given_model(self) -> nn.Module | None:
+        """The model as it was given from Python; None if its name says how to build it."""
+        return None if _by_name(self.config) else self.model.fresh()
+
+
+def finished_run(run: str | Path | Result, model: Model | None = None) -> FinishedRun:
+    """Return a run that can be joined, from its folder or its result; `model` is what was given to it from Python."""
+    found = _of_result(run) if isinstance(run, Result) else _of_folder(Path(run), model)
+    weight = found.config.method.parameters.get("self_weight")
+    if weight == "oracle" or isinstance(weight, list | tuple):
+        raise UserError(
+            f"the method's self_weight is {weight!r}, one number for each client of the run, and a newcomer has none; "
+            "run it again with self_weight=uniform"
+        )
+    return found
+
+
+def _of_result(result: Result) -> FinishedRun:
+    where = "the result" if result.folder is None else str(result.folder)
+    _check_joinable(where, result.config)
+    if result.last_state is None and result.folder is None:
+        raise UserError(f"{where} is of a run that was ended early; only a finished run can be joined")
+    if result.last_state is None and result.folder is not None:
+        _check_finished(read_run(result.folder))
+    last = result.last_state or read_last_state(result.folder or Path())
+    return FinishedRun(where, result.config, result.facts, result.schema, result.method, result.model, last)
+
+
+def _of_folder(folder: Path, model: Model | None) -> FinishedRun:
+    record = read_run(folder)
+    config = RunConfig.of(record.config)
+    _check_joinable(str(folder), config)
+    _check_finished(record)
+    last = read_last_state(folder)
+    if config.method.name not in METHODS or (read_json(folder / INPUTS) or {}).get("method") is not None:
+        raise UserError(
+            f"the method of {folder} was given from Python ({config.method.name}); join the result there, with "
+            "fedamp.join(result, ...)"
+        )
+    schema = read_schema(folder / SCHEMA) if (folder / SCHEMA).exists() else None
+    groups = record.facts.groups
+    method = method_of(config, None if groups is None else tuple(groups))
+    return FinishedRun(str(folder), config, record.facts, schema, method, _model(record, config, model, last), last)
+
+
+def _check_joinable(where: str, config: RunConfig) -> None:
+    if config.setting.name == "federation":
+        raise UserError(f"{where} is the record of a federation: a new silo joins it where it runs (docs/deploy.md)")
+    if config.setting.name == SETTING:
+        joined = config.setting.parameters.get("run", "the run")
+        raise UserError(f"{where} is a newcomer's own record; join the run that it joined, {joined}")
+
+
+def _check_finished(record: RunRecord) -> None:
+    if not record.finished:
+        raise UserError(
+            f"{record.path} has not finished, and only a finished run can be joined; `fedamp resume {record.path}` "
+            "continues it"
+        )
+
+
+def _by_name(config: RunConfig) -> bool:
+    return config.model.name in models.MODELS or ":" in config.model.name
+
+
+def _model(record: RunRecord, config: RunConfig, model: Model | None, last: LastState) -> FlatModel:
+    """Return the run's model with its first values; raise if there is no code for it, or if it builds another."""
+    name, facts = config.model.name, record.facts
+    if model is None and not _by_name(config):
+        raise UserError(
+            f"the model of {record.path} was given from Python ({name}); join there, with "
+            f"fedamp.join({str(record.path)!r}, ..., model=...)"
+        )
+    rows = [*last.server.rows.values(), *last.server.shared.values()]
+    kind = next((each.params.dtype for each in rows if each.params.shape[1] == facts.parameters), None)
+    with default_dtype(kind or torch.get_default_dtype()):  # as it was when the model was trained
+        shape, outputs = tuple(facts.input_shape or ()), facts.num_outputs or 0
+        flat, _ = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
+    builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
+    if (read_json(record.path / INPUTS) or {}).get("code") != structure_digest(flat.module, builder):
+        raise UserError(
+            f"the model {name} is not the one that was trained in {record.path} (its code or its structure has "
+            "changed); join with the code that it had"
+        )
+    return flat
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Make tensors of this type unless another is named."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

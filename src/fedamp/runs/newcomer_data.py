@@ -1,0 +1,100 @@
+"""A newcomer's rows as a finished run's model takes them: by the run's schema or scaling, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedamp.config import RunConfig
+from fedamp.data.clients import Clients
+from fedamp.data.in_memory import as_clients
+from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import Schema
+from fedamp.errors import UserError
+from fedamp.records.facts import Facts
+from fedamp.runs.finished_run import FinishedRun
+from fedamp.runs.material import Material, silo_material
+from fedamp.training.tasks_and_metrics import CLASSIFICATION, regression
+
+EXPECTED = "expected a file, or (x, y), or (x, y, x_test, y_test)"
+
+
+def newcomer_material(
+    source: FinishedRun, config: RunConfig, data: str | Path | Sequence[Any], name: str, number: int
+) -> Material:
+    """Return the newcomer as the only client, with its shares held out as the configuration says."""
+    if source.schema is not None:
+        material = silo_material(config, [_silo(source.schema, data, name)], source.schema, [number])
+        return replace(material, facts=replace(material.facts, note=None))
+    parts = _arrays(data, name)
+    share = None if len(parts) == 4 else config.held_out
+    clients = as_clients([parts], share, config.seed, [number])
+    return _scaled(source.facts, clients, name)
+
+
+def _silo(schema: Schema, data: str | Path | Sequence[Any], name: str) -> RawSilo:
+    """Return the rows of a newcomer to silos that agreed on a schema."""
+    if isinstance(data, str | Path):
+        return replace(read_silo(Path(data), schema.label, schema.dropped), name=name)
+    if schema.columns is not None:
+        raise UserError(
+            f"the run's silos are tables with the columns {', '.join(schema.columns[:4])}"
+            f"{' ...' if len(schema.columns) > 4 else ''}; expected a csv file of the newcomer's rows, not arrays"
+        )
+    if len(data) != 2:
+        raise UserError(f"the newcomer has {len(data)} parts; the run's silos hold out rows of (x, y)")
+    x, y = (np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part) for part in data)
+    return RawSilo(name, x, y)
+
+
+def _arrays(data: str | Path | Sequence[Any], name: str) -> Sequence[Any]:
+    """Return (x, y), or with test samples of its own (x, y, x_test, y_test)."""
+    if isinstance(data, str | Path):
+        silo = read_silo(Path(data))
+        if silo.columns is not None:
+            raise UserError(
+                f"{data} is a table, but the run did not learn from tables: it has no schema; expected an npz file "
+                "with x and y"
+            )
+        return silo.x, silo.y
+    if not isinstance(data, tuple | list) or len(data) not in (2, 4):
+        what = f"has {len(data)} parts" if isinstance(data, tuple | list) else f"is of type {type(data).__name__}"
+        raise UserError(f"the data of {name!r} {what}; {EXPECTED}")
+    return data
+
+
+def _scaled(facts: Facts, clients: Clients, name: str) -> Material:
+    """Return samples of the run's shape and classes, to be scaled as in the run; others are an error."""
+    shape, outputs = tuple(facts.input_shape or ()), facts.num_outputs or 1
+    if tuple(clients.x.shape[1:]) != shape:
+        raise UserError(
+            f"the samples of {name!r} have shape {tuple(clients.x.shape[1:])}; expected {shape}, as in the run"
+        )
+    if facts.task == "regression":
+        clients, task = replace(clients, y=clients.y.to(torch.get_default_dtype())), regression()
+    else:
+        y = clients.y
+        wrong = y[(y < 0) | (y >= outputs) | (y != y.round() if y.is_floating_point() else torch.zeros_like(y).bool())]
+        if len(wrong):
+            raise UserError(
+                f"{name!r} has the label {wrong[0].item():g}, which the run does not know; "
+                f"expected classes from 0 to {outputs - 1}"
+            )
+        clients, task = replace(clients, y=y.long()), CLASSIFICATION
+    shift, scale = (_per_channel(value, len(shape)) for value in (facts.shift, facts.scale))
+    return Material(replace(clients, shift=shift, scale=scale), outputs, task, Facts(names=[name]))
+
+
+def _per_channel(values: Sequence[float] | None, axes: int) -> Tensor | None:
+    """Return a recorded shift or scale so that it broadcasts over samples: one number, or one per channel."""
+    if values is None:
+        return None
+    tensor = torch.tensor(values, dtype=torch.get_default_dtype())
+    return tensor[0] if len(values) == 1 else tensor.reshape(-1, *[1] * (axes - 1))
