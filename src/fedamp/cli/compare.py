@@ -52,16 +52,22 @@ def compare_command(
     values, render = compare.parse_grid(grid or []), renderer(format)
     runs = compare.plan(config_for, names, range(first, first + seeds), values)
     folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
-    play_comparison(runs, folder, data_dir, against, render)
+    play_comparison(runs, folder, data_dir, against, render, newcomers=format != "csv")
     if format == "text":
         out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True)
 
 
 def play_comparison(
-    runs: Sequence[Planned], folder: Path, data_dir: Path | None, against: str | None, render: Render
+    runs: Sequence[Planned],
+    folder: Path,
+    data_dir: Path | None,
+    against: str | None,
+    render: Render,
+    newcomers: bool = True,
 ) -> None:
-    """Play what is not finished yet, and print the table."""
+    """Play what is not finished yet, and print the table; below it, a second one of what `newcomers` get."""
     from fedamp.methods import METHODS
+    from fedamp.report.newcomers import by_method
     from fedamp.report.table import comparison_table
     from fedamp.runs import compare
 
@@ -72,6 +78,8 @@ def play_comparison(
             fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
     settled = compare.settle(runs, folder)
     print(render(comparison_table(settled, against)))
+    if newcomers and (text := by_method(settled)):
+        print(text)
     for each in [*_common_warnings(settled), *_worse_than_alone(settled)]:
         warn(each)
 

@@ -56,16 +56,16 @@ def join_command(
             )
     except KeyboardInterrupt:
         fail(f"interrupted; what there is, is in {target}, and the same command continues from there", INTERRUPTED)
-    show_joined(result, target, as_json)
+    show_joined(result, run, target, as_json)
 
 
-def show_joined(result: Result, folder: Path, as_json: bool) -> None:
+def show_joined(result: Result, run: Path, folder: Path, as_json: bool) -> None:
     """Show what a newcomer gets, or print it as one line of JSON."""
     if as_json:
         print(json.dumps({"finished": True, **result.to_dict(), "folder": str(folder)}, allow_nan=False))
         return
     assert result.joined is not None, "a newcomer's result"
-    for line in in_words(result.joined, str(result.config.setting.parameters.get("run", ""))):
+    for line in in_words(result.joined, str(run)):
         out.print(line, soft_wrap=True)
     out.print(f"record: {folder}    its model: fedamp export {folder} --client 0", soft_wrap=True)
     for each in result.warnings:

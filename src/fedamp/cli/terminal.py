@@ -163,8 +163,9 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         out.print(f"against training alone: {against}", soft_wrap=True)
     if "newcomers" in result:
         from fedamp.records.newcomers import Newcomers
+        from fedamp.report.newcomers import each_newcomer
 
-        out.print(Newcomers.of(result["newcomers"]).headline(), soft_wrap=True)
+        out.print(each_newcomer(Newcomers.of(result["newcomers"])), soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
     for warning in result["warnings"]:
         warn(warning)

@@ -2,7 +2,8 @@
 
 `alone` is trained for as many steps as the newcomer, from the same first model. `received` is what the server makes for
 it from the run's models, `own` what it makes of that. Which it takes home is chosen as in a run: by held-out samples,
-if there are any, else by the method. Test samples choose nothing. Needs only numpy.
+if there are any, else by the method; so is the round of each of them, else it is the last. Test samples choose nothing.
+Needs only numpy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ COLUMNS = ("alone", "received", "own", "chosen")
 """The models that are scored, in the order in which they are shown."""
 MOST = 5
 """As many of those that a newcomer listens to are named."""
+FEW = 30
+"""Test rows below which a sentence says that they are few."""
 LEAST = 0.005
 """A weight below this is not worth naming."""
 
@@ -59,14 +62,15 @@ class Newcomer:
     def verdict(self) -> str:
         """Whether joining pays, in a sentence; with few rows that cannot be told."""
         p = min(1.0, 2 * min(sign_test(self.better, self.worse), sign_test(self.worse, self.better)))
-        if self.better == self.worse == 0:
+        if self.better == self.worse == 0 and self.tested >= FEW:
             found = "joining changes nothing"
         elif p > LEVEL or not self.gain:
             found = "whether joining pays can't be told"
         else:
             found = "joining pays" if self.gain > 0 else "joining does not pay"
         rows = "1 test row" if self.tested == 1 else f"{self.tested} test rows"
-        return f"{found}: {self._by_how_much()} on {rows} (better on {self.better}, worse on {self.worse})"
+        few = "; so few rows say little" if self.tested < FEW else ""
+        return f"{found}: {self._by_how_much()} on {rows} (better on {self.better}, worse on {self.worse}{few})"
 
     def _by_how_much(self) -> str:
         if self.gain is None:

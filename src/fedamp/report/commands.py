@@ -26,8 +26,8 @@ def run_command(config: Mapping[str, Any]) -> str | None:
 
 
 def _not_simulated(config: Mapping[str, Any]) -> bool:
-    """Whether the clients were Python objects, or the silos of a federation over real machines."""
-    return config.get("data") == "given" or config.get("setting") == {"name": "federation"}
+    """Whether the clients were Python objects, the silos of a federation over real machines, or a newcomer."""
+    return config.get("data") == "given" or _name(config.get("setting")) in ("federation", "newcomer")
 
 
 def compare_command(configs: Sequence[Mapping[str, Any]]) -> str | None:

@@ -52,8 +52,9 @@ def data_digest(material: Material) -> str:
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
     words = json.dumps([schema, material.facts.names, material.task.name, material.num_outputs])
-    late = () if material.newcomers is None else (material.newcomers.x, material.newcomers.y)
-    return _tensors([clients.x, clients.y, *scaling, *late], words)
+    if material.everyone is not None:  # their schema depends on who is kept out, and so on the seed
+        return _tensors([], json.dumps([material.everyone, material.task.name, material.num_outputs]))
+    return _tensors([clients.x, clients.y, *scaling], words)
 
 
 def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: Any | None) -> dict[str, str]:

@@ -102,7 +102,8 @@ def _config(
     device: str | None,
 ) -> RunConfig:
     """Return the configuration of the newcomer's own run: it says which run was joined, and by whom."""
-    setting = Named(SETTING, {"run": source.where, "state": source.last.digest(), "silo": name})
+    # By its state it is the same run wherever its folder is; the folder's name is for people.
+    setting = Named(SETTING, {"run": Path(source.where).name, "state": source.last.digest(), "silo": name})
     mine = as_newcomer(source.config, rounds, setting)
     mine = replace(mine, data=str(data) if isinstance(data, str | Path) else GIVEN, schema=None)
     share = mine.validation if validation is None else validation

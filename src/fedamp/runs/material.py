@@ -22,10 +22,10 @@ from fedamp.data.silos.files.table import Wanted
 from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import count_silos, read_silos, wanted_of
-from fedamp.data.silos.row_digests import row_digests
+from fedamp.data.silos.row_digests import row_digests, silos_digest
 from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
 from fedamp.data.silos.schema.missing import READING, with_kinds_of
-from fedamp.data.silos.schema_file import read_schema
+from fedamp.data.silos.schema_file import read_schema, schema_to_json
 from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import silo_warnings, task_warnings
 from fedamp.errors import UserError
@@ -49,6 +49,7 @@ class Material:
     warnings: tuple[str, ...] = ()  # what was guessed, or may not be intended
     newcomers: Clients | None = None  # silos that are kept out of the run and of its schema, and join afterwards
     newcomer_names: tuple[str, ...] = ()
+    everyone: str | None = None  # then a digest of all silos, which does not depend on who is kept out
 
 
 def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
@@ -59,10 +60,8 @@ def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
             "`fedamp federation up` continues it"
         )
     if config.setting.name == SETTING:
-        run, name = (config.setting.parameters.get(key, "RUN") for key in ("run", "silo"))
-        raise UserError(
-            f"this is the record of {name!r}, which joined {run}; `fedamp join {run} --data {config.data}` continues it"
-        )
+        run, name = (config.setting.parameters.get(key) for key in ("run", "silo"))
+        raise UserError(f"this is the record of {name!r}, which joined the run {run}; `fedamp join` continues it")
     if is_folder(config.data):
         return _silos(config)
     _check_known(config.data)
@@ -183,7 +182,10 @@ def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None
     material = silo_material(config, silos, schema, numbers)
     if late:
         newcomers = silo_material(config, late, schema, out).clients
-        material = replace(material, newcomers=newcomers, newcomer_names=tuple(silo.name for silo in late))
+        everyone = silos_digest([*silos, *late], "" if agreed is None else schema_to_json(agreed))
+        material = replace(
+            material, newcomers=newcomers, newcomer_names=tuple(silo.name for silo in late), everyone=everyone
+        )
     task = config.task if agreed is None else agreed.task
     return replace(material, warnings=(*_left_out(silos), *silo_warnings(silos, schema, task), *material.warnings))
 

@@ -98,8 +98,8 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
     joining = without_alone(setup.method)
     if not isinstance(joining, Joining):
         return result
-    last, home = result.last_models, result.chosen
-    alone = result.best_models.get(ALONE, last[ALONE])
+    kept, home = {**result.last_models, **result.best_models}, result.chosen  # each of its best validated round
+    alone = kept[ALONE]
     errors = [sample_errors(setup.trainer, setup.clients, each.models)[0].numpy() for each in (home, alone)]
     better, worse, error = paired(result.summary.metric, *errors)
     sent, _ = setup.method.server_send(at.server, at.k + 1)
@@ -113,8 +113,8 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
         samples=len(setup.clients.train[0]),
         tested=len(setup.clients.test[0]),
         alone=finite(alone.scores[0]),
-        received=finite(last["received"].scores[0]) if "received" in last else None,
-        own=finite(last["own"].scores[0]),
+        received=finite(kept["received"].scores[0]) if "received" in kept else None,
+        own=finite(kept["own"].scores[0]),
         chosen=finite(home.scores[0]),
         entry=result.take_home.entry if result.take_home and by_choice else joining.scored,
         round=home.round,
@@ -123,4 +123,4 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
         error=finite(error),
         weights=None if weights is None else named(weights.tolist(), [*joining.names, name]),
     )
-    return replace(result, joined=newcomer)
+    return replace(result, joined=newcomer, last_state=None)  # nobody joins a newcomer

@@ -8,10 +8,11 @@ dropped does not. Digests stay in memory: no message and no record holds one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.raw import RawSilo
 
 SIZE = 16  # bytes
@@ -31,6 +32,16 @@ def row_digests(silo: RawSilo) -> list[bytes]:
             row.update(cells[place])
         digests.append(row.digest())
     return digests
+
+
+def silos_digest(silos: Sequence[RawSilo], agreed: str = "") -> str:
+    """Return one digest of silos' names, rows and targets as they were read, and of what they agreed on before."""
+    total = hashlib.sha256(agreed.encode())
+    for silo in sorted(silos, key=lambda silo: silo.name):
+        targets = "\n".join(label_name(value) for value in silo.y.tolist())
+        total.update(f"{silo.name}\n{len(silo)}\n{targets}\n".encode("utf-8", "surrogatepass"))
+        total.update(b"".join(row_digests(silo)))
+    return total.hexdigest()
 
 
 def _numbers(silo: RawSilo) -> Iterator[bytes]:

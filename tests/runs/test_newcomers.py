@@ -1,0 +1,238 @@
+"""Clients that join a run after its end: what they get is the method's own, and nobody else is touched."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import fedamp
+from fedamp.config import RunConfig
+from fedamp.data.in_memory import as_clients
+from fedamp.errors import UserError
+from fedamp.methods.newcomer import Joining
+from fedamp.records.folder import RunFolder
+from fedamp.records.last_state import LastState
+from fedamp.records.newcomers import Newcomers
+from fedamp.rows import State
+from fedamp.runs.finished_run import default_dtype
+from fedamp.runs.identity import inputs_of
+from fedamp.runs.loop import play
+from fedamp.runs.material import load_material
+from fedamp.runs.newcomers import ROUNDS, arriving, as_newcomer, kept_out
+from fedamp.runs.setup import assemble
+from helpers import ALL, SOME_AT_ONCE, silos
+
+QUICK = {"rounds": 3, "epochs": 1, "clients": 7, "device": "cpu", "model": "logistic"}
+
+
+def joined(method, its_rounds=ROUNDS, **settings):
+    """Return a run's result, and that of its only newcomer's own run."""
+    config = RunConfig.of({**QUICK, "newcomers": 1, "method": method, **settings})
+    setup = assemble(config)
+    result = play(config, setup)
+    (one,) = setup.newcomers
+    names = result.facts.names
+    return result, play(as_newcomer(config, its_rounds), arriving(one, result.last_state, names)), one
+
+
+@pytest.mark.parametrize("engine", ["stacked", "loop"])
+def test_separates_newcomer_has_what_it_would_have_had_in_the_run(engine):
+    with default_dtype(torch.float64):
+        settings = {"engine": engine, "rounds": 3, "init": "own", "validation": 0.2}
+        _, own, setup = joined("separate", 3, **settings)
+        (number,) = setup.clients.numbers
+        everyone = fedamp.run(method="separate", **{**QUICK, **settings})
+    mine, theirs = own.models["own"].params[0], everyone.models["own"].params[number]
+    assert mine.dtype == torch.float64
+    assert (mine - theirs).abs().max() < 1e-12
+    assert torch.equal(own.models["alone"].params[0], mine)
+    assert own.history[3]["test"]["own"]["accuracy"][0] == everyone.history[3]["test"]["own"]["accuracy"][number]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "scaffold", "apfl"])
+def test_a_global_model_is_received_as_the_run_left_it(method):
+    result, own, _ = joined(method)
+    final = result.models["received"].params[0]
+    assert torch.equal(own.models["received"].params[0], final)
+    assert all(torch.equal(each, final) for each in result.models["received"].params)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_nothing_that_was_there_moves(method):
+    """Whatever the newcomer replies, the state with everyone in it has the run's rows in it, bit for bit."""
+    config = RunConfig.of({**QUICK, "newcomers": 1, "method": method})
+    setup = assemble(config)
+    last = play(config, setup).last_state
+    before = last.to_bytes()
+    setup = arriving(setup.newcomers[0], last, ["any"] * 6)
+    joining = setup.method.method
+    state, client = setup.method.server_init(setup.w), setup.method.client_init(setup.w)
+    for k in range(1, 4):
+        state, message = setup.method.server_send(state, k)
+        client, reply = setup.method.client_update(client, message, setup.trainer.local(setup.clients, k))
+        state = setup.method.server_receive(state, reply, torch.tensor([True]))
+        everyone = joining.federation(state)
+        assert everyone.num_clients == last.server.num_clients + 1
+        for name, rows in last.server.rows.items():
+            assert torch.equal(everyone.rows[name].params[:-1], rows.params)
+        for name, rows in last.server.shared.items():
+            assert torch.equal(everyone.shared[name].params, rows.params)
+    assert last.to_bytes() == before
+
+
+@pytest.mark.parametrize("method", SOME_AT_ONCE)
+def test_the_order_of_the_others_does_not_matter(method):
+    order = torch.tensor([4, 2, 5, 0, 1, 3])
+    names = [f"silo {i}" for i in range(6)]
+    with default_dtype(torch.float64):
+        config = RunConfig.of({**QUICK, "newcomers": 1, "method": method, "engine": "loop"})
+        setup = assemble(config)
+        last = play(config, setup).last_state
+        shuffled = LastState(last.k, last.server.take(order))
+        mine = as_newcomer(config, 4)
+        one, other = (
+            play(mine, arriving(setup.newcomers[0], state, who))
+            for state, who in ((last, names), (shuffled, [names[i] for i in order.tolist()]))
+        )
+    for entry, rows in one.models.items():
+        torch.testing.assert_close(rows.params, other.models[entry].params, rtol=0, atol=1e-9)
+    if one.joined.weights is not None:
+        assert one.joined.weights == pytest.approx(other.joined.weights, abs=1e-9)
+        assert sum(one.joined.weights.values()) == pytest.approx(1)
+
+
+def test_autoamp_listens_to_its_own_group():
+    pairs = silos([60] * 9, opposite=range(5, 9))
+    model = nn.Linear(20, 5)
+    result = fedamp.run(method="autoamp", clients=pairs[1:], model=model, rounds=4, lr=0.01)
+    mine = fedamp.join(result, pairs[0]).joined
+    group = sum(weight for name, weight in mine.weights.items() if name in {f"client {i}" for i in range(4)})
+    assert group + mine.weights[mine.name] > 0.97
+    assert group > 0.5
+    assert mine.gain > 0
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_newcomers_of_every_method(method, tmp_path):
+    settings = {**QUICK, "method": method, "newcomers": 2, "validation": 0.2}
+    result = fedamp.run(**settings, out=tmp_path / "run")
+    config = RunConfig.of(settings)
+    out = kept_out(config, 7)
+    assert [one.name for one in result.newcomers.each] == [f"client {i}" for i in out]
+    assert result.facts.names == [f"client {i}" for i in range(7) if i not in out]
+    assert len(result.summary.per_client) == 5
+    for one in result.newcomers.each:
+        assert one.rounds == ROUNDS
+        assert (one.received is None) == (method == "separate")
+        assert (one.weights is None) == (method not in ("autoamp", "fedamp", "heurfedamp"))
+    written = json.loads((tmp_path / "run" / "result.json").read_text())["newcomers"]
+    assert Newcomers.of(written) == result.newcomers
+    assert fedamp.run(**settings, out=tmp_path / "run").newcomers == result.newcomers  # read again
+
+
+def test_the_run_is_the_one_without_them():
+    """Its rounds are those of the others alone: the newcomers are in no training, no schema and no mean."""
+    pairs = silos([20, 25, 30, 20, 25])
+    config = RunConfig.of({"newcomers": 2, "clients": 5, "seed": 3})
+    out = kept_out(config, 5)
+    stay = [i for i in range(5) if i not in out]
+    settings = {"method": "fedamp", "model": nn.Linear(20, 5), "rounds": 3, "epochs": 2, "seed": 3, "engine": "loop"}
+    with_them = fedamp.run(clients=pairs, newcomers=2, **settings)
+    alone = as_clients([pairs[i] for i in stay], None, 3, stay)  # with the numbers that they had
+    config = RunConfig.of({**{**settings, "model": "Linear"}, "clients": 3, "data": "given", "setting": "given"})
+    without = play(config, assemble(config, alone, settings["model"]))
+    assert torch.equal(with_them.models["own"].params, without.models["own"].params)
+    assert with_them.summary == without.summary
+
+
+def test_samples_that_newcomers_share_are_taken_from_the_others():
+    config = RunConfig.of({**QUICK, "newcomers": 2, "setting": {"name": "iid", "samples": 400, "share_samples": True}})
+    shared = load_material(config).clients
+    setup = assemble(config)
+    theirs = torch.cat([part for each in setup.newcomers for part in (*each.clients.train, *each.clients.test)])
+    assert torch.isin(torch.cat(shared.train), theirs).sum() > len(theirs) / 2  # someone had them
+    assert not torch.isin(torch.cat(setup.clients.train), theirs).any()
+
+
+def test_who_is_kept_out_depends_on_the_seed_alone():
+    def drawn(**settings):
+        return kept_out(RunConfig.of({"newcomers": 4, **settings}), 20)
+
+    assert drawn(method="fedamp") == drawn(method="autoamp", rounds=3)
+    assert len({tuple(drawn(seed=seed)) for seed in range(10)}) > 5
+    assert drawn() == sorted(set(drawn()))
+
+
+def test_an_interrupted_run_goes_on_to_its_newcomers(tmp_path, monkeypatch):
+    config = RunConfig.of({**QUICK, "newcomers": 2, "method": "autoamp", "validation": 0.2})
+    straight = play(config, assemble(config))
+    material = load_material(config)
+    folder = RunFolder(tmp_path / "run", inputs_of(config, material))
+    calls, original = [], Joining.server_receive
+
+    def stop(self, *args):
+        calls.append(1)
+        if len(calls) == ROUNDS + 2:  # in the second newcomer's second round
+            raise KeyboardInterrupt
+        return original(self, *args)
+
+    monkeypatch.setattr(Joining, "server_receive", stop)
+    with pytest.raises(KeyboardInterrupt):
+        play(config, assemble(config), folder)
+    assert folder.result() is None
+    lines = []
+    again = play(config, assemble(config), folder, lines.append)
+    assert [line["round"] for line in lines if "present" in line] == []  # no round was played again
+    assert again.newcomers == straight.newcomers
+    assert again.summary == straight.summary
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+    shown = play(config, assemble(config), folder)
+    assert shown.newcomers == straight.newcomers
+    assert len(calls) == ROUNDS + 2 + 2 * ROUNDS  # the finished run is shown, not computed
+
+
+def test_a_run_that_is_ended_early_has_no_newcomers_yet(tmp_path):
+    settings = {**QUICK, "method": "fedavg", "newcomers": 1, "out": tmp_path / "run"}
+    ended = fedamp.run(**settings, observer=lambda line: line["round"] < 2)
+    assert ended.newcomers is None
+    assert ended.last_state is None
+    assert fedamp.run(**settings).newcomers is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"newcomers": 7}, "newcomers is 7, but there are 7 clients"),
+        ({"newcomers": -1}, "newcomers is -1"),
+        ({"newcomers": 1.5}, "newcomers is 1.5"),
+        ({"newcomers": 1, "poisoned": [2]}, "numbers of poisoned or noisy clients"),
+        ({"newcomers": 1, "noisy_clients": [2], "label_noise": 0.1}, "numbers of poisoned or noisy clients"),
+        ({"newcomers": 3, "method": {"name": "fedamp", "self_weight": [0.5] * 4}}, "self_weight"),
+    ],
+)
+def test_what_cannot_be(settings, message):
+    with pytest.raises(UserError, match=message):
+        fedamp.run(**{**QUICK, **settings})
+
+
+def test_an_oracle_knows_the_newcomers_group():
+    oracle = {"name": "fedamp", "self_weight": "oracle"}
+    result, own, setup = joined(oracle, clients=12)
+    (group,) = setup.clients.groups
+    size = 1 + list(result.facts.groups).count(group)
+    assert own.joined.weights[own.joined.name] == pytest.approx(1 / size)
+
+
+def test_label_noise_reaches_newcomers_too():
+    config = RunConfig.of({**QUICK, "newcomers": 1, "label_noise": 0.3})
+    (noisy,), (clean,) = assemble(config).newcomers, assemble(replace(config, label_noise=0.0)).newcomers
+    assert (noisy.clients.y[noisy.clients.train[0]] != clean.clients.y[clean.clients.train[0]]).float().mean() > 0.2
+
+
+def test_one_at_a_time():
+    setup = assemble(RunConfig.of(QUICK))
+    joining = Joining(setup.method, State(0), 3)
+    with pytest.raises(ValueError, match="one at a time"):
+        joining.server_init(setup.w)
