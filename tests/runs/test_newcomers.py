@@ -204,7 +204,7 @@ def test_a_run_that_is_ended_early_has_no_newcomers_yet(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"newcomers": 7}, "newcomers is 7, but there are 7 clients"),
+        ({"newcomers": 7}, "newcomers is 7, of 7 clients"),
         ({"newcomers": -1}, "newcomers is -1"),
         ({"newcomers": 1.5}, "newcomers is 1.5"),
         ({"newcomers": 1, "poisoned": [2]}, "numbers of poisoned or noisy clients"),

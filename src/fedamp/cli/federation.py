@@ -21,7 +21,18 @@ Folder = Annotated[Path, typer.Argument(help="The federation's folder, as `init`
 
 federation_app = typer.Typer(help="A federation over real machines: the server's side.", no_args_is_help=True)
 
-FROM_THE_SILOS = ("data", "setting", "clients", "schema", "alone", "silo_column", "columns", "drop", "encoding")
+FROM_THE_SILOS = (
+    "data",
+    "setting",
+    "clients",
+    "schema",
+    "alone",
+    "newcomers",
+    "silo_column",
+    "columns",
+    "drop",
+    "encoding",
+)
 """Fields of a configuration that the silos themselves decide."""
 
 COUNTS = ("samples", "strikes", "reason")

@@ -79,7 +79,7 @@ def in_words(newcomer: Newcomer, run: str) -> list[str]:
     metric = info(newcomer.metric)
     lines = [
         f"{newcomer.name} joins {run}: {newcomer.samples} rows to train on, {newcomer.tested} to test, "
-        f"{newcomer.rounds} rounds"
+        f"{newcomer.rounds} round{'' if newcomer.rounds == 1 else 's'}"
     ]
     shown = {column: metric.named(getattr(newcomer, column)) for column in (*MEANING, "chosen")}
     width = max(map(len, shown.values()))

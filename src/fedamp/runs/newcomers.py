@@ -38,7 +38,7 @@ def kept_out(config: RunConfig, total: int) -> list[int]:
         return []
     if config.newcomers >= total:
         raise UserError(
-            f"newcomers is {config.newcomers}, but there are {total} clients; expected fewer: at least one takes part"
+            f"newcomers is {config.newcomers}, of {total} clients; expected fewer: at least one takes part in the run"
         )
     if config.poisoned or config.noisy_clients:
         raise UserError(
