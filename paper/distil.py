@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.records.summaries import client_means, counted_clients, score_table, summarise
-from fedamp.report.figures import recovery
+from fedamp.report.weights import recovery
 
 ENTRIES = ("own", "received")
 

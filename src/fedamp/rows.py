@@ -65,6 +65,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.params)
 
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes all rows have when they are sent: a row that stands for several is sent to each."""
+        return sum(part.numel() * part.element_size() for part in (self.params, self.buffers))
+
     def __getitem__(self, index: Tensor | slice) -> Rows:
         return Rows(_pick(self.params, index), _pick(self.buffers, index))
 

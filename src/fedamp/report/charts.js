@@ -30,8 +30,7 @@ const Charts = (() => {
 
   const config = {
     responsive: true, displaylogo: false,
-    displayModeBar: fine.matches ? "hover" : false,
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    displayModeBar: false, // it would lie over the data; a double click undoes a zoom
   };
 
   function weights(xi, place) {

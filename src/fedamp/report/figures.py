@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,75 +9,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.config.metrics import info
-from fedamp.errors import UserError
+from fedamp.report.clients import clients_of, run_of
 from fedamp.report.groups import Block, Group
-from fedamp.report.run_scores import Trial
-from fedamp.report.stats import adjusted_rand_index, discovered_groups, order_by_group
+from fedamp.report.packing import plain
+from fedamp.report.run_scores import client_names
+from fedamp.report.table import ALONE, counterpart
+from fedamp.report.weights import recovery, weights_of, xi_of
 
 XI_BYTES = 3_600_000
 """Bytes of collaboration weights on a page, so that it stays below 8 MB; if there are more, rounds are left out."""
+CURVE_BYTES = 900_000
+"""Bytes of single clients' curves on a page; if there are more, rounds are left out."""
 
 
 def figures(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """Return each block's plots: methods with curves, clients' scores, group recovery and weights."""
-    with_xi = [group for block in blocks for group in block.groups if _first_xi(group) is not None]
-    share = XI_BYTES // max(1, len(with_xi))
-    return [
-        {
-            "label": block.label,
-            "metric": info(block.metric).label,
-            "higher": block.higher,
-            "methods": [_method(group, share) for group in block.groups if group.trials],
-        }
-        for block in blocks
-    ]
+    """Return each block's plots: methods with curves, weights and group recovery, and every client of every run."""
+    groups = [group for block in blocks for group in block.groups]
+    with_xi = sum(any(xi_of(trial) is not None for trial in group.trials) for group in groups)
+    xi_share = XI_BYTES // max(1, with_xi)
+    curve_share = CURVE_BYTES // max(1, sum(len(group.trials) for group in groups))
+    return [_block(block, xi_share, curve_share) for block in blocks]
 
 
-def _method(group: Group, share: int) -> dict[str, Any]:
+def _block(block: Block, xi_share: int, curve_share: int) -> dict[str, Any]:
+    metric = info(block.metric)
+    groups = [group for group in block.groups if group.trials]
+    by_seed = {trial.seed: trial for group in reversed(groups) for trial in reversed(group.trials)}
+    return {
+        "label": block.label,
+        "metric": metric.label,
+        "unit": metric.unit,
+        "decimals": 2 if metric.unit == "%" else 4 if metric.shares else None,  # None: four digits that count
+        "higher": block.higher,
+        "alone": ALONE if any(group.name == ALONE for group in groups) else None,
+        "seeds": [{"seed": seed, "clients": clients_of(by_seed[seed])} for seed in sorted(by_seed)],
+        "methods": [_method(block, group, xi_share, curve_share) for group in groups],
+    }
+
+
+def _method(block: Block, group: Group, xi_share: int, curve_share: int) -> dict[str, Any]:
     weights = [(trial, xi) for trial in group.trials if (xi := xi_of(trial)) is not None]
     known = [(xi, groups) for trial, xi in weights if (groups := trial.facts.groups)]
+    losses = [means for trial in group.trials if len(means := trial.loss_means)]
+    alone = counterpart(block, ALONE, group)
+    beside = {} if alone is None or alone is group else {trial.seed: trial for trial in alone.trials}
     return {
         "name": group.label,
         "seeds": [trial.seed for trial in group.trials],
         "curve": _band([trial.means for trial in group.trials]),
+        "loss": _band(losses) if losses else None,
         "clients": [
-            {"score": _plain(score), "name": f"{client_names(trial)[client]}, seed {trial.seed}"}
+            {"score": plain(score), "name": f"{client_names(trial)[client]}, seed {trial.seed}"}
             for trial in group.trials
             for client, score in zip(np.flatnonzero(trial.counted), trial.per_client, strict=True)
         ],
         "recovery": _band([recovery(xi, groups) for xi, groups in known]) if known else None,
-        "xi": weights_of(*weights[0], share) if weights else None,
+        "xi": weights_of(*weights[0], xi_share) if weights else None,
+        "runs": [
+            run_of(trial, None if alone is group else beside.get(trial.seed), curve_share) for trial in group.trials
+        ],
     }
-
-
-def client_names(trial: Trial) -> list[str]:
-    """Return the silos' names, or numbers if they have none."""
-    num_clients = trial.scores.shape[1]
-    names = trial.facts.names
-    if names is not None and len(names) == num_clients:
-        return [str(name) for name in names]
-    return [f"client {number}" for number in range(num_clients)]
-
-
-def recovery(xi: NDArray[Any], groups: Sequence[int]) -> NDArray[np.float64]:
-    """Return the adjusted Rand index of the groups that each round's weights `(K, m, m)` show."""
-    number = len(set(groups))
-    return np.array([adjusted_rand_index(discovered_groups(each, number).tolist(), groups) for each in xi])
-
-
-def _first_xi(group: Group) -> NDArray[np.float32] | None:
-    return next((xi for trial in group.trials if (xi := xi_of(trial)) is not None), None)
-
-
-def xi_of(trial: Trial) -> NDArray[np.float32] | None:
-    """Return a run's collaboration weights `(K, m, m)`; None if it has none yet."""
-    xi, num_clients = trial.record.xi(), trial.scores.shape[1]
-    if xi is not None and (xi.ndim != 3 or xi.shape[1:] != (num_clients, num_clients)):
-        raise UserError(
-            f"{trial.record.path} has collaboration weights of shape {xi.shape}; "
-            f"expected (rounds, {num_clients}, {num_clients}); the folder is damaged; leave it out"
-        )
-    return xi if xi is not None and len(xi) else None
 
 
 def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
@@ -98,34 +88,5 @@ def _band(curves: Sequence[NDArray[np.float64]]) -> dict[str, Any]:
     return {"mean": _list(mean), "low": _list(low), "high": _list(high)}
 
 
-def weights_of(trial: Trial, xi: NDArray[np.float32], share: int) -> dict[str, Any]:
-    """Return one run's weights, a byte each, of as many rounds as fit into the run's share of the page."""
-    m = xi.shape[1]
-    keep = min(len(xi), max(2, share // (m * m)))
-    rounds = np.unique(np.linspace(0, len(xi) - 1, keep).round().astype(int))
-    groups = trial.facts.groups
-    found = discovered_groups(xi[-1], len(set(groups)) if groups else None)
-    order = order_by_group(found)
-    names = client_names(trial)
-    shown = np.nan_to_num(xi[np.ix_(rounds, order, order)].astype(np.float64))
-    top = float(shown.max()) or 1.0
-    # The root spends a byte's steps on small weights: the first step is a 65000th of the largest weight.
-    steps = np.round(255 * np.sqrt(np.clip(shown / top, 0, 1))).astype(np.uint8)
-    return {
-        "seed": trial.seed,
-        "rounds": [int(each) + 1 for each in rounds],
-        "size": m,
-        "top": top,
-        "clients": [names[client] for client in order],
-        "found": found[order].tolist(),
-        "true": [groups[client] for client in order] if groups else None,
-        "bytes": base64.b64encode(steps.tobytes()).decode("ascii"),
-    }
-
-
 def _list(values: NDArray[np.float64]) -> list[float | None]:
-    return [_plain(value) for value in values]
-
-
-def _plain(value: float) -> float | None:
-    return round(float(value), 5) if np.isfinite(value) else None
+    return [plain(value) for value in values]

@@ -1,42 +1,40 @@
 "use strict";
+// The page as a whole: which setting, methods, seed and client are shown, and what must be drawn for them.
 (() => {
   const blocks = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const { dark, plain, colour, faint, DASHES, layout, config } = Charts;
+  const { dark, plain, colour, faint, layout, config } = Charts;
   const hidden = new Set();
   let block = blocks[0];
+  let stale = true; // whether the overview must be drawn before it is shown
+  let opened = null; // the name of the client whose view is shown
 
   const shown = () => block.methods.map((method, i) => ({ method, i })).filter(({ method }) => !hidden.has(method.name));
+  const chosen = () => block.methods.find((method) => method.name === $("client-method").value) ?? block.methods[0];
+  const seed = () => Number($("client-seed").value);
+  const whole = () => $("whole-axis").checked;
 
-  function bands(key) {
-    const traces = [];
-    const methods = shown();
-    for (const [place, { method, i }] of methods.entries()) {
-      const band = method[key];
-      if (!band) continue;
-      const x = band.mean.map((_, k) => k + 1);
-      if (method.seeds.length > 1) {
-        const line = { width: 0, color: colour(i) };
-        traces.push({ x, y: band.low, mode: "lines", line, hoverinfo: "skip" });
-        traces.push({ x, y: band.high, mode: "lines", line, fill: "tonexty", fillcolor: faint(colour(i)), hoverinfo: "skip" });
-      }
-      traces.push({
-        x, y: band.mean, name: plain(method.name), mode: x.length > 1 ? "lines" : "markers",
-        // What lies below is wider, so that curves that coincide are both seen.
-        line: { color: colour(i), width: 2 + (3 * (methods.length - 1 - place)) / methods.length, dash: DASHES[i % DASHES.length] }, marker: { color: colour(i), size: 8 },
-        hovertemplate: `${plain(method.name)}<br>round %{x}: %{y:.4g}<extra></extra>`,
-      });
-    }
-    return traces;
+  function drawBands(plot, key, label, higher, fixed) {
+    const lines = shown().filter(({ method }) => method[key]).map(({ method, i }) => {
+      const { mean, low, high } = method[key];
+      const band = method.seeds.length > 1 ? { low, high } : {};
+      return { name: method.name, i, x: mean.map((_, k) => k + 1), mean, ...band };
+    });
+    const most = Math.max(1, ...block.methods.map((method) => method[key]?.mean.length ?? 0));
+    return Curves.draw(plot, lines, { label, higher, whole: whole(), most, fixed });
   }
 
-  function rounds(key) {
-    const most = Math.max(...block.methods.map((method) => method[key]?.mean.length ?? 0));
-    return { title: { text: "round" }, ...(most < 8 ? { dtick: 1 } : {}) };
-  }
+  const SPREAD = "Line: mean over seeds; band: from the lowest to the highest seed.";
+  const AXIS = " The axis shows where methods end; tick “whole axis” for the first rounds.";
 
   function drawCurves() {
-    Plotly.react("curves", bands("curve"), layout({ xaxis: rounds("curve"), yaxis: { title: { text: block.metric } } }), config);
+    const outside = drawBands($("curves"), "curve", block.metric, block.higher);
+    $("curves-note").textContent = `Mean over clients after each round. ${SPREAD}${outside}${whole() ? "" : AXIS}`;
+    const any = block.methods.some((method) => method.loss);
+    $("loss-figure").hidden = !any;
+    if (!any) return;
+    const left = drawBands($("loss"), "loss", "test loss (lower is better)", false);
+    $("loss-note").textContent = `Mean loss on the clients' test samples, of the same models. ${SPREAD}${left}`;
   }
 
   function drawBoxes() {
@@ -58,11 +56,7 @@
   function drawRecovery() {
     const any = block.methods.some((method) => method.recovery);
     $("recovery-figure").hidden = !any;
-    if (any) {
-      Plotly.react("recovery", bands("recovery"), layout({
-        xaxis: rounds("recovery"), yaxis: { title: { text: "adjusted Rand index" }, range: [-0.15, 1.05] },
-      }), config);
-    }
+    if (any) drawBands($("recovery"), "recovery", "adjusted Rand index", true, [-0.15, 1.05]);
   }
 
   function drawXi() {
@@ -79,45 +73,127 @@
     $("xi-note").textContent = `Collaboration weights of seed ${xi.seed}; ${note}`;
   }
 
-  function choose(select, names) {
-    select.replaceChildren(...names.map((name, i) => new Option(name, name, false, i === names.length - 1)));
+  function drawClients() {
+    const method = chosen();
+    const gains = block.methods.some((each) => each.runs.some((run) => run.gain));
+    $("gain-figure").hidden = !gains;
+    if (gains) Clients.drawGains($("gain"), $("gain-note"), block, method, seed(), (name) => { location.hash = "client=" + encodeURIComponent(name); });
+    Clients.fillTable(block, method, seed());
+  }
+
+  function drawMethods() {
+    drawCurves();
+    drawBoxes();
+    drawRecovery();
+  }
+
+  function drawOverview() {
+    stale = false;
+    Charts.fillLegend($("legend"), block.methods.map((method) => method.name), hidden, drawMethods);
+    drawMethods();
+    drawXi();
+    drawClients();
+    document.querySelectorAll("[data-spectrum]").forEach((plot) => Charts.spectrum(plot, JSON.parse(plot.dataset.spectrum)));
+    document.querySelectorAll("[data-clients]").forEach((plot) => Charts.gains(plot, JSON.parse(plot.dataset.clients)));
+    document.querySelectorAll(".wide").forEach((table) => watch.observe(table));
+  }
+
+  // A table that is wider than its place says so.
+  const watch = new ResizeObserver((changes) => changes.forEach(({ target }) => {
+    target.classList.toggle("scrolls", target.scrollWidth > target.clientWidth + 1);
+  }));
+
+  function fill(select, options, value) {
+    select.replaceChildren(...options.map((each) => new Option(each, each, false, each === value)));
   }
 
   function setSlider() {
-    const withXi = block.methods.filter((method) => method.xi);
-    const method = withXi.find((each) => each.name === $("xi-method").value);
+    const method = block.methods.find((each) => each.xi && each.name === $("xi-method").value);
     if (!method) return;
     $("xi-round").max = method.xi.rounds.length - 1;
     $("xi-round").value = method.xi.rounds.length - 1;
   }
 
-  function drawAll() {
-    Charts.fillLegend($("legend"), block.methods.map((method) => method.name), hidden, () => {
-      drawCurves();
-      drawBoxes();
-      drawRecovery();
-    });
-    drawCurves();
-    drawBoxes();
-    drawXi();
-    drawRecovery();
-    document.querySelectorAll("[data-spectrum]").forEach((plot) => Charts.spectrum(plot, JSON.parse(plot.dataset.spectrum)));
-    document.querySelectorAll("[data-clients]").forEach((plot) => Charts.gains(plot, JSON.parse(plot.dataset.clients)));
+  // The method with the best mean of those that can be compared with training alone.
+  function usual() {
+    const compared = block.methods.filter((method) => method.runs.some((run) => run.gain));
+    const end = (method) => (block.higher ? 1 : -1) * (Curves.finite(method.curve.mean).at(-1) ?? (block.higher ? -Infinity : Infinity));
+    return (compared.length ? compared : block.methods).reduce((best, method) => (end(method) > end(best) ? method : best)).name;
   }
 
   function show(number) {
     block = blocks[number];
     hidden.clear();
-    choose($("xi-method"), block.methods.filter((method) => method.xi).map((method) => method.name));
+    stale = true;
+    $("block").value = number;
+    const withXi = block.methods.filter((method) => method.xi).map((method) => method.name);
+    fill($("xi-method"), withXi, withXi.at(-1));
+    if (block.methods.length) fill($("client-method"), block.methods.map((method) => method.name), usual());
+    fill($("client-seed"), block.seeds.map((each) => String(each.seed)), undefined);
+    $("seed-choice").hidden = block.seeds.length < 2;
     setSlider();
-    drawAll();
+    route();
+  }
+
+  // Where the address asks for a client: its place in the block that is shown, else in the first that has it.
+  function asked() {
+    const name = new URLSearchParams(location.hash.slice(1)).get("client");
+    if (name === null) return null;
+    const has = (each) => each.seeds.some(({ clients }) => clients.some((client) => client.name === name));
+    const number = has(block) ? blocks.indexOf(block) : blocks.findIndex(has);
+    return { name, number };
+  }
+
+  function route() {
+    const client = asked();
+    const missing = client !== null && client.number < 0;
+    $("no-client").hidden = !missing;
+    if (missing) $("no-client").textContent = `No client is called “${client.name}”; choose one in the table of clients.`;
+    if (client !== null && !missing && blocks[client.number] !== block) return show(client.number);
+    const open = client !== null && !missing;
+    const before = opened;
+    $("overview").hidden = open;
+    $("client-view").hidden = !open;
+    $("choices").hidden = !block.methods.length;
+    opened = open ? client.name : null;
+    if (open) {
+      $("client-place").prepend($("choices"));
+      drawClient();
+      if (before !== opened) $("client-view").focus();
+      return undefined;
+    }
+    $("clients-place").prepend($("choices"));
+    if (stale && block.methods.length) drawOverview();
+    if (before !== null) returnTo(before);
+    return undefined;
+  }
+
+  function drawClient() {
+    const place = Clients.clientsOf(block, seed()).findIndex((client) => client.name === opened);
+    ClientView.draw(block, shown(), chosen(), seed(), Math.max(0, place), whole());
+    document.querySelectorAll("#client-view .wide").forEach((table) => watch.observe(table));
+  }
+
+  // Back in the table, at the client that was looked at.
+  function returnTo(name) {
+    const back = [...document.querySelectorAll("#client-table a")].find((each) => each.textContent === name);
+    (back ?? $("h-clients")).scrollIntoView({ block: "center" });
+    back?.focus({ preventScroll: true });
+  }
+
+  function redraw() {
+    stale = true;
+    route();
   }
 
   $("xi-round").addEventListener("input", drawXi);
   $("xi-method").addEventListener("change", () => { setSlider(); drawXi(); });
+  for (const id of ["client-method", "client-seed", "whole-axis"]) $(id).addEventListener("change", redraw);
+  $("client-search").addEventListener("input", () => Clients.fillTable(block, chosen(), seed()));
   $("block").replaceChildren(...blocks.map((each, i) => new Option(each.label || "all runs", i)));
   $("block").addEventListener("change", (event) => show(Number(event.target.value)));
   $("block-choice").hidden = blocks.length < 2;
-  dark.addEventListener("change", drawAll);
+  dark.addEventListener("change", redraw);
+  window.addEventListener("hashchange", route);
   show(0);
 })();

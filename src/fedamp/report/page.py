@@ -13,6 +13,7 @@ from fedamp.errors import UserError
 from fedamp.records.reading import read_runs
 from fedamp.report.alone import against_alone
 from fedamp.report.content import content
+from fedamp.report.cost import costs
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
 from fedamp.report.table import Row, rows_of
@@ -20,6 +21,9 @@ from fedamp.report.who_helps import who_helps
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+SCRIPTS = ("charts.js", "curves.js", "clients.js", "client_view.js", "page.js")
+"""What draws the page, each using those before it."""
 
 
 def write_report(folders: list[Path], out: Path | None = None, against: str | None = None) -> Path:
@@ -49,10 +53,11 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
             content=content(blocks, rows),
             who_helps=who_helps(blocks),
             alone=against_alone(blocks),
+            costs=costs(blocks),
             data=Markup(as_json(figures(blocks))),
             style=Markup(asset("page.css")),
             plotly=Markup(plotly()),
-            script=Markup(asset("charts.js") + asset("page.js")),
+            script=Markup("".join(map(asset, SCRIPTS))),
         )
     )
 

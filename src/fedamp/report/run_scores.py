@@ -17,6 +17,7 @@ from fedamp.records.summaries import (
     Summary,
     client_means,
     counted_clients,
+    higher_is_better,
     in_unit,
     line_metric,
     score_table,
@@ -85,6 +86,24 @@ class Trial:
         """Clients whose test samples do not define the metric, by name."""
         names, undefined = self.facts.names, self.facts.undefined or []
         return [f"client {i}" if names is None else str(names[i]) for i in undefined]
+
+    @property
+    def higher(self) -> bool:
+        """Whether a higher score is the better one."""
+        return higher_is_better(self.metric)
+
+    @property
+    def loss_means(self) -> NDArray[np.float64]:
+        """The mean test loss over the counted clients after every round, `(K,)`; empty if it was not noted."""
+        noted = any("loss" in scores for line in self.record.lines for scores in line.get("test", {}).values())
+        table = score_table(self.record.lines, self.entry, "loss") if noted else np.empty((0, 0))
+        return client_means(table, self.counted) if table.shape == self.table.shape else np.empty(0)
+
+    @cached_property
+    def alone_summary(self) -> Summary | None:
+        """The summary of the models trained alone beside the method; None if there are none."""
+        table = score_table(self.record.lines, "alone", self.metric)
+        return summarise(table, self.metric, self.counted.tolist()) if table.shape == self.table.shape else None
 
     @cached_property
     def take_home(self) -> TakeHome | None:
@@ -168,3 +187,12 @@ def _entry(run: RunRecord, metric: str) -> str:
         if len(table) >= best and np.allclose(table[best - 1], scores, equal_nan=True):
             return entry
     return usual
+
+
+def client_names(trial: Trial) -> list[str]:
+    """Return the silos' names, or numbers if they have none."""
+    num_clients = trial.scores.shape[1]
+    names = trial.facts.names
+    if names is not None and len(names) == num_clients:
+        return [str(name) for name in names]
+    return [f"client {number}" for number in range(num_clients)]

@@ -74,13 +74,13 @@ def _rows(block: Block, against: str | None) -> list[Row]:
     missing = f"{against} was not run here" if against else ""
     rows = []
     for group, training in zip(block.groups, what_differs([group.training for group in block.groups]), strict=True):
-        alone = _find(block, ALONE, group, strict=False)
-        other = _find(block, against or ALONE, group, strict=against is not None)
+        alone = counterpart(block, ALONE, group, strict=False)
+        other = counterpart(block, against or ALONE, group, strict=against is not None)
         rows.append(_row(block, group, training, alone, other, missing))
     return rows
 
 
-def _find(block: Block, method: str, group: Group, strict: bool) -> Group | None:
+def counterpart(block: Block, method: str, group: Group, strict: bool = False) -> Group | None:
     """Return the group to compare with; if that method was run in several ways, the one trained most similarly."""
     named = [other for other in block.groups if other.label == method]
     named = named or [other for other in block.groups if other.name == method]

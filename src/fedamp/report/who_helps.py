@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from fedamp.errors import UserError
 from fedamp.records.helping import Helping, helping, in_a_sentence
 from fedamp.report.content import PageTable, TableLine
-from fedamp.report.figures import client_names
 from fedamp.report.groups import Block
-from fedamp.report.run_scores import Trial
+from fedamp.report.run_scores import Trial, client_names
 
 NOTHING = "–"
 OPEN = 12

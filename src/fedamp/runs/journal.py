@@ -74,7 +74,8 @@ def round_line(k: int, played: Round, events: list[str], scores: Line, seconds: 
             line[name] = finite(value.tolist())
         elif isinstance(value, float) or name == SPECTRUM:
             line[name] = finite(value)
-    return {**line, "events": [*played.diagnostics["events"], *events], **scores, "seconds": seconds}
+    events = [*played.diagnostics["events"], *events]
+    return {**line, "events": events, "bytes": played.num_bytes, **scores, "seconds": seconds}
 
 
 def unplayed_line(k: int, scores: Line) -> Line:

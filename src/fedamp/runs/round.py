@@ -27,6 +27,7 @@ class Round:
     losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
     refused: dict[int, str]  # whose reply was refused, by position, and why
     diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
+    num_bytes: dict[str, int]  # of all present clients together: `down` to them, `up` to the server
 
 
 def play_round(
@@ -62,6 +63,7 @@ def play_round(
         part = clients.take(who)
     part, reply = method.client_update(part, received, local)
     reply = tamper(reply, who)
+    num_bytes = {"down": _num_bytes(received), "up": _num_bytes(reply)}
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})
     if checked:
@@ -85,7 +87,12 @@ def play_round(
         losses=losses,
         refused={i: why.text for i, why in refused.items()},
         diagnostics={**diagnostics, "events": events},
+        num_bytes=num_bytes,
     )
+
+
+def _num_bytes(message: Message) -> int:
+    return sum(rows.num_bytes for rows in message.values())
 
 
 def _finite(reply: Message, num_clients: int) -> Tensor:

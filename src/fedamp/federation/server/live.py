@@ -17,8 +17,8 @@ from fedamp.federation.server.place import place_of
 from fedamp.federation.watch.metrics import server_metrics
 from fedamp.federation.watch.page import Look, View
 from fedamp.federation.watch.words import duration, score_text, series
-from fedamp.report.figures import client_names, weights_of, xi_of
-from fedamp.report.run_scores import Trial
+from fedamp.report.run_scores import Trial, client_names
+from fedamp.report.weights import weights_of, xi_of
 from fedamp.report.who_helps import part_of, read_helping
 
 XI_BYTES = 40_000
