@@ -146,5 +146,5 @@ const Charts = (() => {
     fieldset.replaceChildren(fieldset.firstElementChild, ...labels);
   }
 
-  return { dark, plain, css, colour, faint, DASHES, layout, config, heatMap, spectrum, gains, fillLegend };
+  return { dark, plain, css, colour, faint, DASHES, layout, config, heatMap, spectrum, gains, swatch, fillLegend };
 })();

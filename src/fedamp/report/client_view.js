@@ -37,14 +37,14 @@ const ClientView = (() => {
 
   // How many counted clients do better by a method, and the table of its scores.
   function scoreRows(block, seed, i) {
-    return block.methods.map((method) => {
+    return block.methods.map((method, place) => {
       const run = runOf(method, seed);
       const score = run?.scores[i];
       const others = run ? run.scores.filter((value, j) => run.counted[j] && typeof value === "number") : [];
       const mean = others.length ? others.reduce((a, b) => a + b, 0) / others.length : null;
       const better = others.filter((value) => (block.higher ? value > score : value < score)).length;
       const gain = run?.gain?.[i];
-      return element("tr", {}, element("th", { scope: "row", textContent: method.name }),
+      return element("tr", {}, element("th", { scope: "row" }, Charts.swatch(place), ` ${method.name}`),
         element("td", { textContent: run ? text(block, score) : "–" }),
         element("td", { textContent: text(block, mean, "–") }),
         element("td", { textContent: typeof score === "number" ? `${better + 1} of ${others.length}` : "–" }),

@@ -2,7 +2,7 @@
 // Curves by round: an axis on which it is seen where methods end, and each one's name at the end of its line.
 const Curves = (() => {
   const { plain, css, colour, faint, DASHES, layout, config } = Charts;
-  const FAR = 20; // a method that ends so many times farther from the best than the middle one does is left outside
+  const FAR = 8; // a method that ends so many times farther from the best than the middle one does is left outside
   const SHARE = 0.1; // but not one that ends within this share of the best
   const NARROW = 420; // pixels below which there is no room for names at the ends of lines
   const LINE = 15; // pixels between two names
