@@ -32,7 +32,8 @@ def write_run(
     method = {"name": method} if isinstance(method, str) else method
     description = RunConfig.of({"seed": seed, "method": method, "clients": len(accuracies[0]), **config}).to_dict()
     (folder / "description.json").write_text(json.dumps(description))
-    lines = [{"round": 0, "events": [], "test": {"own": {metric: [0.0] * len(accuracies[0])}}}]
+    first = [None if all(score is None for score in scores) else 0.0 for scores in zip(*accuracies, strict=True)]
+    lines = [{"round": 0, "events": [], "test": {"own": {metric: first}}}]
     for k, scores in enumerate(accuracies, 1):
         lines.append({"round": k, "events": [], "test": {"own": {metric: list(scores)}}, "seconds": 1.0})
     lines[-1] |= found or {}

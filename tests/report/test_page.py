@@ -66,11 +66,12 @@ def test_weights_survive_a_byte_each(tmp_path):
 def test_page_stays_small(tmp_path):
     rng = np.random.default_rng(0)
     groups = [i % 5 for i in range(62)]
-    for name in METHODS:
+    for name in (*METHODS, "own-one", "own-two"):
         scores = rng.uniform(size=(90, 62)).tolist()
-        xi = rng.dirichlet(np.ones(62), size=(90, 62))
+        xi = rng.dirichlet(np.ones(62), size=(90, 62)) if name in METHODS else None
         write_run(tmp_path / name, name, 0, scores, rounds=90, groups=groups, xi=xi)
     path = write_report([tmp_path])
+    assert len(page_data(path.read_text())[0]["methods"]) == 12
     assert path.stat().st_size < 8e6
     assert len(page_data(path.read_text())[0]["methods"][0]["xi"]["rounds"]) == 90
 

@@ -40,13 +40,13 @@ def open_page(browser, report):
         page.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else faults.append(asked.url))
 
-    def opened(width=1280, height=800, **options):
+    def opened(width=1280, height=800, at="", wait="#xi .heatmaplayer image", **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
         hear(page)
-        page.goto(report.as_uri())
-        page.wait_for_selector("#xi .heatmaplayer image", state="attached")
+        page.goto(report.as_uri() + at)
+        page.wait_for_selector(wait, state="attached")
         return page
 
     yield opened
@@ -61,8 +61,9 @@ def names(page, plot: str) -> list[str]:
 
 def test_all_plots_are_drawn(open_page):
     page = open_page()
-    for plot in ("curves", "boxes", "xi", "recovery"):
+    for plot in ("curves", "boxes", "gain", "xi", "recovery"):
         assert page.evaluate(f"document.getElementById('{plot}').data.length") > 0
+    assert page.locator(".modebar").count() == 0  # it would lie over the data
     assert names(page, "curves")[:3] == ["separate", "fedamp", "heurfedamp"]
     assert page.locator("img").count() == 0
     assert EVIL in page.locator("#legend").inner_text()
@@ -133,3 +134,141 @@ def test_every_control_has_a_label(open_page):
     page = open_page()
     bare = "[...document.querySelectorAll('input, select')].filter(each => !each.labels.length).length"
     assert page.evaluate(bare) == 0
+
+
+VIEW = "(lines, higher, whole) => Curves.view(lines.map((mean, i) => ({ name: String(i), mean })), higher, whole)"
+GOOD = [[10, 80, 81, 82], [10, 50, 83, 84], [20, 70, 80, 83]]
+
+
+def test_the_axis_is_made_for_where_methods_end(open_page):
+    page = open_page()
+
+    def view(lines, higher=True, whole=False):
+        found = page.evaluate(f"([lines, higher, whole]) => ({VIEW})(lines, higher, whole)", [lines, higher, whole])
+        return *found["range"], [each["name"] for each in found["outside"]]
+
+    low, high, outside = view(GOOD)
+    assert (81 < low < 82, 84 < high < 85, outside) == (True, True, [])
+    # One bad method is left outside, and said; one that diverged, too.
+    assert view([*GOOD, [9, 10, 11, 12]]) == (low, high, ["3"])
+    assert view([*GOOD, [9, None, None, None]])[2] == ["3"]
+    assert view([*GOOD, [None] * 4]) == (low, high, [])
+    assert view([*GOOD, [9, 10, 11, 12]], whole=True)[0] < 9
+    # Of two methods, the difference is the finding.
+    assert view([GOOD[0], [9, 10, 11, 12]])[2] == []
+    # For errors the other way round: low is good, and the first rounds lie above.
+    errors = [[-value for value in line] for line in [*GOOD, [9, 10, 11, 12]]]
+    assert view(errors, higher=False) == (-high, -low, ["3"])
+
+
+def test_curves_have_a_name_at_their_end(open_page):
+    page = open_page()
+    names_shown = page.locator("#curves .annotation-text").all_text_contents()
+    assert {"separate", "fedamp", "heurfedamp"} <= set(names_shown)
+    beside = """[...document.querySelectorAll('#curves .annotation-text')].every(each => {
+        const [plot, text] = [document.getElementById('curves'), each].map(part => part.getBoundingClientRect());
+        const { l, w } = document.getElementById('curves')._fullLayout._size;
+        return text.left >= plot.left + l + w && text.right <= plot.right + 1;
+    })"""
+    assert page.evaluate(beside)
+
+
+def client_names(page) -> list[str]:
+    return page.locator("#client-table tbody th").all_text_contents()
+
+
+def test_clients_are_found_by_name(open_page):
+    page = open_page()
+    assert page.inner_text("#client-count") == "6 clients"
+    page.get_by_label("Search").fill("C")
+    assert client_names(page) == [EVIL, "c"]  # its name has a c in it
+    assert page.inner_text("#client-count") == "2 of 6 clients"
+    page.get_by_label("Search").fill("nobody")
+    assert client_names(page) == []
+    page.get_by_label("Search").fill("")
+    assert len(client_names(page)) == 6
+
+
+def test_clients_are_sorted_by_keyboard(open_page):
+    page = open_page()
+    heading = page.get_by_role("button", name="separate", exact=True)
+    heading.focus()
+    for order in ("descending", "ascending"):
+        page.keyboard.press("Enter")  # the focus stays, though the table is new
+        column = page.locator("#client-table thead th", has=heading)
+        assert column.get_attribute("aria-sort") == order
+        place = column.evaluate("each => each.cellIndex")
+        cells = page.locator(f"#client-table tbody td:nth-child({place + 1})").all_text_contents()
+        assert [float(each) for each in cells] == sorted(map(float, cells), reverse=order == "descending")
+
+
+def test_a_client_has_a_view_of_its_own(open_page):
+    page = open_page()
+    page.get_by_role("link", name="b", exact=True).first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#client-view:not([hidden])")
+    assert page.url.endswith("#client=b")
+    assert page.inner_text("#h-client") == "b"
+    assert page.locator("#overview").is_hidden()
+    page.select_option("#client-method", "fedamp")
+    data = page.evaluate("JSON.parse(document.getElementById('data').textContent)[0].methods")
+    run = next(each for each in data if each["name"] == "fedamp")["runs"][0]
+    assert f"With fedamp: {run['scores'][1]:.2f} %" in page.inner_text("#client-lead")
+    row = page.locator("#client-scores tr", has_text="fedamp").first.locator("td").all_text_contents()
+    assert row[0] == f"{run['scores'][1]:.2f}"
+    assert row[3].replace("−", "-") == f"{run['gain'][1]:+.2f}"
+    assert page.locator("#client-listens a").all_text_contents()[:2] == [EVIL, "c"]
+    drawn = page.evaluate("document.getElementById('client-curves').data.find(each => each.name === 'fedamp').y")
+    assert len(drawn) == 8
+    assert max(drawn) >= run["scores"][1] - 1e-3
+    page.get_by_role("link", name="All clients").click()
+    page.wait_for_selector("#overview:not([hidden])")
+    assert page.evaluate("document.activeElement.textContent") == "b"  # back where one was
+
+
+def test_the_address_opens_a_client(open_page):
+    page = open_page(at="#client=c", wait="#client-curves .main-svg")
+    assert page.inner_text("#h-client") == "c"
+    page.go_back()
+    other = open_page(at="#client=nobody")
+    assert "No client is called “nobody”" in other.inner_text("#no-client")
+
+
+def test_a_name_with_markup_is_text_in_its_own_view(open_page):
+    page = open_page()
+    page.locator("#client-table").get_by_role("link", name=EVIL).click()
+    page.wait_for_selector("#client-view:not([hidden])")
+    assert page.inner_text("#h-client") == EVIL
+    assert page.locator("img").count() == 0
+
+
+def test_a_click_on_a_bar_opens_the_client(open_page):
+    page = open_page()
+    page.evaluate("document.getElementById('gain').emit('plotly_click', { points: [{ x: 0 }] })")
+    page.wait_for_selector("#client-view:not([hidden])")
+    gain = float(page.locator("#client-lead").inner_text().split(", ")[1].split()[0])
+    least = page.evaluate("Math.min(...document.getElementById('gain').data[0].y)")
+    assert gain == pytest.approx(abs(least), abs=0.005)
+
+
+def test_a_client_of_another_seed(open_page):
+    page = open_page()
+    data = page.evaluate("JSON.parse(document.getElementById('data').textContent)[0].methods[0].runs")
+    first = page.locator("#client-table tbody tr", has=page.get_by_role("link", name="b", exact=True)).locator("td")
+    for run in data:
+        page.get_by_label("Seed").select_option(str(run["seed"]))
+        assert f"{run['scores'][1]:.2f}" in first.all_text_contents()
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_client_fits_on_a_phone(open_page, width):
+    page = open_page(width, 844, at="#client=b", wait="#client-curves .main-svg", is_mobile=True, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_wide_table_says_that_it_can_be_scrolled(open_page):
+    page = open_page(390, 844, is_mobile=True, has_touch=True)
+    page.wait_for_selector(".wide.scrolls #client-table")
+    says = "getComputedStyle(document.getElementById('client-table').parentElement, '::after').content"
+    assert "scroll sideways" in page.evaluate(says)
+    assert page.evaluate("document.querySelectorAll('.wide:not(.scrolls)').length") < page.locator(".wide").count()

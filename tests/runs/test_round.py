@@ -1,8 +1,9 @@
-"""Who is present, and that a round refuses what it can't play."""
+"""Who is present, what travels, and that a round refuses what it can't play."""
 
 import pytest
 import torch
 
+import fedamp
 from fedamp.data.clients import Clients
 from fedamp.runs.simulated_faults import draw_present
 from fedamp.seeds import generator, number
@@ -60,3 +61,17 @@ def test_streams_differ_in_every_coordinate():
 def test_clients_that_can_not_be(pairs, word):
     with pytest.raises(ValueError, match=word):
         Clients.of(pairs)
+
+
+@pytest.mark.parametrize(
+    ("method", "down", "up"),  # bytes besides the model: a strength in float32, a count of samples in float64
+    [("separate", None, None), ("fedamp", 4, 0), ("fedavg", 0, 8)],
+)
+def test_what_travels_is_the_models_of_the_present_clients(method, down, up):
+    result = fedamp.run(method=method, clients=6, rounds=3, epochs=1, absent=0.4, seed=1)
+    model = 4 * result.facts.parameters
+    lines = [line for line in result.history if "present" in line]
+    assert any(not all(line["present"]) for line in lines)
+    for line in lines:
+        sizes = {"down": 0, "up": 0} if down is None else {"down": model + down, "up": model + up}
+        assert line["bytes"] == {way: sum(line["present"]) * size for way, size in sizes.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedamp.config.metrics import NOT_FINITE
+from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.report.packing import packed_curves, plain
 from fedamp.report.run_scores import Trial, client_names
 from fedamp.report.weights import xi_of
@@ -49,7 +49,7 @@ def run_of(trial: Trial, separate: Trial | None, share: int) -> dict[str, Any]:
         "scores": [_score(value) for value in scores],
         "counted": trial.counted.tolist(),
         "alone": None if alone is None else [_score(value) for value in alone],
-        "gain": None if alone is None else gains(scores, alone, trial.higher),
+        "gain": None if alone is None else gains(scores, alone, info(trial.metric).higher_is_better),
         "curve": packed_curves(trial.scores, share),
         **({} if xi is None else listening(xi[-1])),
     }

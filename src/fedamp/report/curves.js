@@ -12,7 +12,7 @@ const Curves = (() => {
   const middle = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
   const cut = (name, most) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
 
-  // The y axis: from the second half of the rounds, without methods that end far from all others; or all there is.
+  // The y axis: all of each method's last quarter of rounds, without methods that end far from all others; or all there is.
   function view(lines, higher, whole) {
     const sign = higher ? 1 : -1;
     const ends = lines.map((line) => finite(line.mean).at(-1));
@@ -23,10 +23,10 @@ const Curves = (() => {
     const far = (i) => !whole && Math.abs(best - ends[i]) > limit;
     const near = lines.filter((_, i) => ends[i] !== undefined && !far(i));
     const values = near.flatMap(({ mean, low, high }) => {
-      const half = finite(mean.slice(Math.floor(mean.length / 2)));
+      const end = finite(mean).slice(-Math.ceil(mean.length / 4));
       const peak = sign * Math.max(...finite(mean).map((value) => sign * value));
       const spread = [low, high].flatMap((edge) => (whole ? finite(edge) : finite(edge).slice(-1)));
-      return whole ? [...finite(mean), ...spread] : [...half, peak, ...spread];
+      return whole ? [...finite(mean), ...spread] : [...end, peak, ...spread];
     });
     const [least, most] = [Math.min(...values), Math.max(...values)];
     const room = 0.07 * (most - least) || 0.02 * Math.abs(most) || 1;

@@ -25,7 +25,7 @@
   }
 
   const SPREAD = "Line: mean over seeds; band: from the lowest to the highest seed.";
-  const AXIS = " The axis shows where methods end; tick “whole axis” for the first rounds.";
+  const AXIS = " The axis is made for the last quarter of the rounds; tick “whole axis” for the first ones.";
 
   function drawCurves() {
     const outside = drawBands($("curves"), "curve", block.metric, block.higher);

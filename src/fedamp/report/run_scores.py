@@ -17,7 +17,6 @@ from fedamp.records.summaries import (
     Summary,
     client_means,
     counted_clients,
-    higher_is_better,
     in_unit,
     line_metric,
     score_table,
@@ -86,11 +85,6 @@ class Trial:
         """Clients whose test samples do not define the metric, by name."""
         names, undefined = self.facts.names, self.facts.undefined or []
         return [f"client {i}" if names is None else str(names[i]) for i in undefined]
-
-    @property
-    def higher(self) -> bool:
-        """Whether a higher score is the better one."""
-        return higher_is_better(self.metric)
 
     @property
     def loss_means(self) -> NDArray[np.float64]:
