@@ -5,6 +5,7 @@ import torch
 
 from fedamp.federation.silo.memory import Memory
 from fedamp.methods import METHODS
+from fedamp.records.reading import read_lines
 from fedamp.runs.simulated_faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
@@ -43,3 +44,13 @@ def test_rows_equal_the_engines_with_absent_silos(tmp_path, method, init):
         own = rounds[-1].clients.take(torch.tensor([i]))
         if last:
             assert_same(kept.rows, own.rows)
+
+
+@pytest.mark.parametrize("method", ["separate", "scaffold", "autoamp"])
+def test_as_much_travels_as_in_the_engine(tmp_path, method):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, method, rounds=2)
+    rounds = engine_rounds(plan)
+    Local(tmp_path, plan, data).serve()
+    noted = [line["bytes"] for line in read_lines(tmp_path / "record" / "rounds.jsonl") if "bytes" in line]
+    assert noted == [played.num_bytes for played in rounds]

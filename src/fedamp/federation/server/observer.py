@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fedamp.federation.server.state import Reply
@@ -20,6 +20,7 @@ class PlayedRound:
     order: tuple[str, ...]  # whose row is where
     seconds: float  # of the whole round
     server_seconds: float  # of them, the server's own work
+    num_bytes: Mapping[str, int] = field(default_factory=dict)  # `down` to all who were asked, `up` in good replies
 
 
 class Observer(Protocol):

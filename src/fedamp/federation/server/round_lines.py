@@ -39,6 +39,7 @@ def round_line(played: PlayedRound, members: Sequence[Member], metric: str) -> d
         **_diagnostics(played, keys),
         "events": [*played.diagnostics["events"], *_about(played, members)],
         "absent": {member.name: played.absent[member.key] for member in _in_order(played.absent, members)},
+        **({"bytes": dict(played.num_bytes)} if played.num_bytes else {}),
         "train_seconds": listed("train-seconds"),
         **({"validation_samples": listed("num-validation")} if _held_out(replies.values()) else {}),
         "server_seconds": played.server_seconds,

@@ -54,6 +54,7 @@ class RowStrategy(Strategy):
         self.sent: dict[str, Message] = {}
         self.failures, self.last_failure = 0, ""
         self.clock = self.server_seconds = 0.0
+        self.bytes_down = 0
 
     def summary(self) -> None:
         """Log what the strategy does."""
@@ -80,6 +81,7 @@ class RowStrategy(Strategy):
 
     def _send(self, nodes: Mapping[str, int], kind: str) -> dict[str, Message]:
         rows = self.state.send()
+        self.bytes_down = sum(part.num_bytes for who in nodes for part in rows[who].values())
         return {who: self.outbox.rows(rows[who], who, node, kind) for who, node in nodes.items()}
 
     def aggregate_train(
@@ -102,7 +104,9 @@ class RowStrategy(Strategy):
         diagnostics = self.state.receive(good)
         self.server_seconds += time.perf_counter() - clock
         seconds = time.perf_counter() - self.clock
-        played = PlayedRound(self.state.k, good, absent, diagnostics, order, seconds, self.server_seconds)
+        bytes_up = sum(part.num_bytes for reply in good.values() for part in reply.rows.values())
+        num_bytes = {"down": self.bytes_down, "up": bytes_up}
+        played = PlayedRound(self.state.k, good, absent, diagnostics, order, seconds, self.server_seconds, num_bytes)
         self.observer.round_played(played)
         return None, MetricRecord({"silos": len(good), "seconds": seconds})
 
