@@ -52,6 +52,25 @@ def test_a_lower_error_is_a_gain(tmp_path):
     assert block["decimals"] is None
 
 
+@pytest.mark.parametrize(
+    ("metric", "label", "unit", "decimals", "sign"),
+    [
+        ("auc", "AUC", "", 4, 1),
+        ("balanced-accuracy", "balanced accuracy, %", "%", 2, 1),
+        ("log-loss", "log loss (lower is better)", "", None, -1),
+        ("r2", "R2", "", None, 1),
+        ("own:lower:cost:EUR", "cost, EUR (lower is better)", "EUR", None, -1),
+    ],
+)
+def test_the_metric_has_its_own_words_digits_and_direction(tmp_path, metric, label, unit, decimals, sign):
+    write_run(tmp_path / "s", "separate", 0, [(0.25, 0.5)], metric=metric)
+    write_run(tmp_path / "a", "fedamp", 0, [(0.5, 0.5)], metric=metric)
+    block = block_of(tmp_path)
+    assert (block["metric"], block["unit"], block["decimals"]) == (label, unit, decimals)
+    assert block["higher"] is (sign > 0)
+    assert np.sign(run_of(block, "fedamp")["gain"]).tolist() == [sign, 0]
+
+
 def test_without_separate_the_model_trained_beside_is_alone(tmp_path):
     folder = write_run(tmp_path / "a", "fedamp", 0, [(0.5, 0.7), (0.6, 0.8)])
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +24,23 @@ def clients_of(trial: Trial) -> list[dict[str, Any]]:
     facts, number = trial.facts, trial.scores.shape[1]
     poisoned = set(trial.record.config.get("poisoned") or [])
     columns = (facts.groups, facts.sizes, facts.validation_sizes, facts.test_sizes)
-    groups, sizes, held_out, test = (column or [None] * number for column in columns)
+    unknown = [None] * number
+    groups, sizes, held_out, test = (column if _fits(column, number) else unknown for column in columns)
     return [
         {
             "name": name,
             "group": groups[i],
             "samples": sizes[i],
-            "held_out": held_out[i] if len(held_out) == number else None,
-            "test": test[i] if len(test) == number else None,
+            "held_out": held_out[i],
+            "test": test[i],
             "note": "poisoned, not counted" if i in poisoned else "",
         }
         for i, name in enumerate(client_names(trial))
     ]
+
+
+def _fits(column: object, number: int) -> TypeGuard[list[Any]]:
+    return isinstance(column, list) and len(column) == number
 
 
 def run_of(trial: Trial, separate: Trial | None, share: int) -> dict[str, Any]:

@@ -28,29 +28,18 @@ def costs(blocks: Sequence[Block]) -> list[PageTable]:
 
 def _cells(group: Group) -> list[str]:
     values = [
-        _mean(group, lambda trial: _a_round(megabytes(trial, "up"))),
-        _mean(group, lambda trial: _a_round(megabytes(trial, "down"))),
-        _mean(group, lambda trial: _total(trial)),
-        _mean(group, lambda trial: _a_round(round_seconds(trial))),
+        _mean(group, lambda trial: _a_round([up for up, _ in trial.traffic])),
+        _mean(group, lambda trial: _a_round([down for _, down in trial.traffic])),
+        _mean(group, lambda trial: sum(map(sum, trial.traffic)) if trial.traffic else None),
+    ]
+    seconds = [
+        _mean(group, lambda trial: _a_round(trial.round_seconds)),
         _mean(group, lambda trial: trial.seconds),
     ]
-    rounds = " to ".join(map(str, sorted({len(trial.scores) for trial in group.trials}))) or NOTHING
-    return [rounds, *map(_text, values)]
-
-
-def megabytes(trial: Trial, way: str) -> list[float]:
-    """Return what travelled in each round, `up` to the server or `down` from it; nothing if that was not noted."""
-    return [line["bytes"][way] / MEGABYTE for line in trial.record.lines if "bytes" in line]
-
-
-def _total(trial: Trial) -> float | None:
-    both = [*megabytes(trial, "up"), *megabytes(trial, "down")]
-    return sum(both) if both else None
-
-
-def round_seconds(trial: Trial) -> list[float]:
-    """Return how long each round that was played took."""
-    return [line["seconds"] for line in trial.record.lines if line["round"] >= 1 and line.get("seconds")]
+    lengths = [len(trial.scores) for trial in group.trials]
+    rounds = " to ".join(map(str, sorted({min(lengths), max(lengths)}))) if lengths else NOTHING
+    megabytes = [None if value is None else value / MEGABYTE for value in values]
+    return [rounds, *map(_text, [*megabytes, *seconds])]
 
 
 def _a_round(values: Sequence[float]) -> float | None:

@@ -40,7 +40,7 @@ def _block(block: Block, xi_share: int, curve_share: int) -> dict[str, Any]:
         "metric": metric.label,
         "unit": metric.unit,
         "decimals": 2 if metric.unit == "%" else 4 if metric.shares else None,  # None: four digits that count
-        "higher": block.higher,
+        "higher": metric.higher_is_better,
         "alone": ALONE if any(group.name == ALONE for group in groups) else None,
         "seeds": [{"seed": seed, "clients": clients_of(by_seed[seed])} for seed in sorted(by_seed)],
         "methods": [_method(block, group, xi_share, curve_share) for group in groups],

@@ -86,7 +86,18 @@ class Trial:
         names, undefined = self.facts.names, self.facts.undefined or []
         return [f"client {i}" if names is None else str(names[i]) for i in undefined]
 
-    @property
+    @cached_property
+    def round_seconds(self) -> list[float]:
+        """How long each round that was played took."""
+        return [float(line["seconds"]) for line in self.record.lines if line["round"] >= 1 and line.get("seconds")]
+
+    @cached_property
+    def traffic(self) -> list[tuple[float, float]]:
+        """The bytes that travelled in each round, up to the server and down from it; empty if that was not noted."""
+        noted = [line["bytes"] for line in self.record.lines if "bytes" in line]
+        return [(float(each["up"]), float(each["down"])) for each in noted]
+
+    @cached_property
     def loss_means(self) -> NDArray[np.float64]:
         """The mean test loss over the counted clients after every round, `(K,)`; empty if it was not noted."""
         noted = any("loss" in scores for line in self.record.lines for scores in line.get("test", {}).values())
@@ -135,7 +146,8 @@ def read_trial(run: RunRecord) -> Trial | None:
         counted = counted & came if (counted & came).any() else counted
         _check_result(run, table.shape[1])
         trial = Trial(run, metric, table, counted, entry)
-        _ = trial.take_home  # a damaged one is found here
+        # What is damaged is found here.
+        _ = trial.take_home, trial.alone_summary, trial.loss_means, trial.traffic, trial.round_seconds
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{run.path} can't be read ({' '.join(repr(error).split())}); the folder is damaged; leave it out"
