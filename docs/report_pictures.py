@@ -26,7 +26,7 @@ def main() -> None:
         address = (Path(folder) / "report.html").as_uri()
         laptop = opened(browser, address, 1280)
         height = laptop.evaluate("document.getElementById('client-table').parentElement.getBoundingClientRect().bottom")
-        clip = {"x": 0, "y": 0, "width": 1280, "height": height + 20}
+        clip = {"x": 0, "y": 0, "width": 1280, "height": height + 6}
         laptop.screenshot(path=IMAGES / "report-laptop.png", full_page=True, clip=clip)  # type: ignore[arg-type]
         phone = opened(browser, f"{address}#client=client%207", 390)
         phone.screenshot(path=IMAGES / "report-phone.png", full_page=True)

@@ -46,9 +46,9 @@ const ClientView = (() => {
       const gain = run?.gain?.[i];
       return element("tr", {}, element("th", { scope: "row" }, Charts.swatch(place), ` ${method.name}`),
         element("td", { textContent: run ? text(block, score) : "–" }),
+        element("td", { textContent: signed(block, gain), className: gain < -1e-9 ? "loss" : "" }),
         element("td", { textContent: text(block, mean, "–") }),
-        element("td", { textContent: typeof score === "number" ? `${better + 1} of ${others.length}` : "–" }),
-        element("td", { textContent: signed(block, gain), className: gain < -1e-9 ? "loss" : "" }));
+        element("td", { textContent: typeof score === "number" ? `${better + 1} of ${others.length}` : "–" }));
     });
   }
 

@@ -20,7 +20,9 @@ const Curves = (() => {
     if (!known.length) return { range: [0, 1], outside: [] };
     const best = sign * Math.max(...known.map((end) => sign * end));
     const limit = Math.max(FAR * middle(known.map((end) => Math.abs(best - end))), SHARE * Math.abs(best));
-    const far = (i) => !whole && Math.abs(best - ends[i]) > limit;
+    const away = ends.map((end) => !whole && Math.abs(best - end) > limit);
+    const few = away.filter(Boolean).length <= Math.round(known.length / 4); // what many do is no exception
+    const far = (i) => few && away[i];
     const near = lines.filter((_, i) => ends[i] !== undefined && !far(i));
     const values = near.flatMap(({ mean, low, high }) => {
       const end = finite(mean).slice(-Math.ceil(mean.length / 4));
