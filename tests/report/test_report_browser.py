@@ -273,3 +273,24 @@ def test_a_wide_table_says_that_it_can_be_scrolled(open_page):
     says = "getComputedStyle(document.getElementById('client-table').parentElement, '::after').content"
     assert "scroll sideways" in page.evaluate(says)
     assert page.evaluate("document.querySelectorAll('.wide:not(.scrolls)').length") < page.locator(".wide").count()
+
+
+def test_without_scores_there_is_nothing_to_draw_and_who_diverged_loses(browser, tmp_path):
+    begun = write_run(tmp_path / "begun" / "a", result=False)
+    (begun / "rounds.jsonl").write_text("")
+    write_run(tmp_path / "odd" / "s", "separate", 0, [(3.0, None, 1.0)] * 3, metric="rmse")
+    write_run(tmp_path / "odd" / "a", "fedamp", 0, [(2.0, None, "inf")] * 3, metric="rmse")
+    page, faults = browser.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(write_report([tmp_path / "begun"]).as_uri())
+    assert page.locator("#curves").is_hidden()
+    assert page.locator("#client-table").is_hidden()
+    page.goto(write_report([tmp_path / "odd"]).as_uri())
+    page.wait_for_selector("#gain .main-svg", state="attached")
+    assert page.inner_text("#gain-note").startswith("1 of 2 clients do worse than alone, 1 better. 1 diverged")
+    assert page.locator("#client-table tbody tr").nth(1).inner_text().split("\t")[2:] == ["no score", "no score", "–"]
+    page.goto(f"{page.url}#client=client%201")
+    page.wait_for_selector("#client-view:not([hidden])")
+    assert page.inner_text("#client-lead") == "fedamp: no score."
+    assert faults == []
+    page.close()

@@ -30,6 +30,7 @@ const Clients = (() => {
     const clients = clientsOf(block, seed);
     const bars = clients.map((client, i) => ({ client, gain: run?.gain?.[i] })).filter(({ gain }) => typeof gain === "number")
       .sort((a, b) => a.gain - b.gain);
+    const diverged = clients.filter((_, i) => typeof run?.scores[i] === "string" && typeof run.alone?.[i] === "number").length;
     const lose = bars.filter(({ gain }) => gain < -1e-9);
     const win = bars.filter(({ gain }) => gain > 1e-9);
     const places = bars.map((_, i) => i);
@@ -51,9 +52,10 @@ const Clients = (() => {
     plot.removeAllListeners("plotly_click");
     plot.on("plotly_click", ({ points }) => open(bars[points[0].x].client.name));
     const worst = lose[0] ? ` Most: ${lose[0].client.name}, by ${text(block, -lose[0].gain)}${unit}.` : "";
-    const without = clients.length - bars.length;
+    const without = clients.length - bars.length - diverged;
     note.replaceChildren(
-      element("strong", { textContent: `${lose.length} of ${bars.length} clients do worse than alone, ${win.length} better.` }), worst,
+      element("strong", { textContent: `${lose.length + diverged} of ${bars.length + diverged} clients do worse than alone, ${win.length} better.` }), worst,
+      diverged ? ` ${diverged} diverged and ${diverged === 1 ? "has" : "have"} no bar.` : "",
       ` Score at ${method.name}'s best round, less ${block.alone ?? "the model trained alone beside it"} at its own${block.higher ? "" : "; for errors the other way round"}.`,
       without ? ` ${without} without a score in both.` : "", " A click opens a client. ", ...(grouped ? groupKey(bars) : []),
     );

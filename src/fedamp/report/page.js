@@ -154,7 +154,7 @@
     const before = opened;
     $("overview").hidden = open;
     $("client-view").hidden = !open;
-    $("choices").hidden = !block.methods.length;
+    $("overview").classList.toggle("empty", !block.methods.length);
     opened = open ? client.name : null;
     if (open) {
       $("client-place").prepend($("choices"));
