@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/identity.py",
-        "method=None if own is None else code_digest(own),",
+        "method=own_code(method),",
         "method=None,",
         "tests/trust/test_identity.py -k body_of_a_method",
     ),
@@ -225,8 +225,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/compare/playing.py",
-        "    check_possible([run for run",
-        "    str([run for run",
+        "    check_possible(left, given)\n",
+        "",
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
     ),
     # export

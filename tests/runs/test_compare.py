@@ -138,7 +138,7 @@ def test_a_grid_is_chosen_by_validation(fedamp_command):
         (["--methods", "fedamp,nope"], "'nope'"),
         (["--seeds", "0"], "seeds is 0"),
         (["--against", "nope"], "against"),
-        (["--grid", "method.mu"], "method.NAME=VALUE"),
+        (["--grid", "method.mu"], "expected NAME=VALUE,VALUE, say lr=0.01"),
         (["--grid", "method.sgima=1,2"], "did you mean 'sigma'"),
         (["--grid", "method.mu=1,2"], "--validation"),
         (["--format", "pdf"], "text"),
@@ -172,6 +172,6 @@ def test_the_folders_name_does_not_depend_on_the_number_of_seeds():
     def described(method):
         return RunConfig(method=method)
 
-    one = compare.plan(described, ["separate"], [0], {})
-    three = compare.plan(described, ["separate"], [0, 1, 2], {})
+    one = compare.plan(described, {"separate": []}, [0])
+    three = compare.plan(described, {"separate": []}, [0, 1, 2])
     assert compare.digest(one) == compare.digest(three)

@@ -13,7 +13,7 @@ from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
-from fedamp.runs import compare, material, setup
+from fedamp.runs import compare, given, material, setup
 from fedamp.runs.compare import playing
 from paper import experiments, results
 from paper import run as paper_run
@@ -232,7 +232,7 @@ def test_a_command_for_a_part_of_a_comparison_leaves_the_rest(fedamp_command):
 def test_what_is_done_needs_no_data_any_more(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     fedamp_command(*given)
-    monkeypatch.setattr(playing, "assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
+    monkeypatch.setattr("fedamp.runs.handed_over.assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
     assert fedamp_command(*given)[0] == 0
 
 
@@ -250,8 +250,9 @@ def test_poisoned_clients_have_no_say_in_the_choice():
         return RunRecord(Path(f"fedamp-{sigma}"), told, [line(0, (0, 0, 0)), line(1, scores)], {"metric": "accuracy"})
 
     good, bad = record(1.0, (0.0, 0.8, 0.8)), record(10.0, (1.0, 0.7, 0.7))
-    assert compare.choose([good, bad]) == [good]
-    assert compare.choose([bad, good]) == [good]
+    for order in ([good, bad], [bad, good]):
+        (chosen,) = compare.choose(order)
+        assert (chosen.path, chosen.tuned, chosen.tried) == (good.path, {"sigma": 1.0}, 2)
 
 
 def test_nor_in_the_papers_tuning():
@@ -310,7 +311,7 @@ def nonsense(monkeypatch):
         if on == "validation":
             monkeypatch.setattr(Clients, "hold_out", hold_out)
         elif on == "test":
-            for where in (setup, material, paper_run):
+            for where in (setup, material, given, paper_run):
                 monkeypatch.setattr(where, "load_material", load_material)
 
     return begin

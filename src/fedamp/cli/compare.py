@@ -11,7 +11,7 @@ import typer
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset
-from fedamp.cli.terminal import INTERRUPTED, Bars, fail, out, warn
+from fedamp.cli.terminal import INTERRUPTED, Bars, announce, fail, out, warn
 from fedamp.config.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ def compare_command(
     methods: Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate always takes part.")] = "all",
     seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,
     against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,
-    grid: Annotated[list[str] | None, Flag(help="Values to choose from by validation, say method.sigma=1,10.")] = None,
+    grid: Annotated[
+        list[str] | None,
+        Flag(
+            help="Values to choose from by validation: lr=0.01,0.001, model=mlp,logistic, method.sigma=1,10; for one "
+            "method fedamp:lr=0.1,1 or fedamp.sigma=1,10. setting.NAME=VALUE,VALUE makes a table for each value."
+        ),
+    ] = None,
     format: Annotated[str, Flag(help="How the table is printed: text, csv or markdown.")] = "text",
     preset: Preset = None,
     data_dir: DataDir = None,
@@ -41,16 +47,18 @@ def compare_command(
 
     checks.count("seeds", seeds)
     flags, names = given_flags(context), compare.method_names(methods)
+    having = compare.hyperparameters(names)
+    fixed = compare.parse_axes(details or [], having, "--set")
 
     def config_for(method: str) -> RunConfig:
-        mine = compare.overrides_for(method, details or [], names)
-        return configured(preset, config, {**flags, "method": method}, mine)
+        (mine,) = compare.points_of(method, fixed, having)
+        return compare.at_point(configured(preset, config, {**flags, "method": method}, []), mine)
 
     if against is not None:
         checks.one_of("against", against, names)
     first = flags.get("seed", RunConfig.seed)
-    values, render = compare.parse_grid(grid or []), renderer(format)
-    runs = compare.plan(config_for, names, range(first, first + seeds), values)
+    axes, render = compare.parse_axes(grid or [], having), renderer(format)
+    runs = compare.plan(config_for, having, range(first, first + seeds), axes)
     folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
     play_comparison(runs, folder, data_dir, against, render, newcomers=format != "csv")
     if format == "text":
@@ -70,10 +78,11 @@ def play_comparison(
     from fedamp.report.newcomers import by_method
     from fedamp.report.table import comparison_table
     from fedamp.runs import compare
+    from fedamp.runs.handed_over import HandedOver
 
     with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
         try:
-            compare.play_all(runs, folder, data_dir, bars.advance)
+            compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce)
         except KeyboardInterrupt:
             fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
     settled = compare.settle(runs, folder)

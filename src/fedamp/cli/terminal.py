@@ -176,6 +176,11 @@ def warn(text: str) -> None:
     err.print(warning(text), soft_wrap=True)
 
 
+def announce(text: str) -> None:
+    """Show on stderr what is about to begin: stdout is for results."""
+    err.print(text, soft_wrap=True)
+
+
 def warning(text: str) -> Text:
     """Return a warning, its first word in colour."""
     return Text.assemble(("warning:", "yellow"), f" {text}")

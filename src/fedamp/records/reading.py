@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ class RunRecord:
     # Digests of samples and model, to tell apart what has the same name; they are never shown.
     data_digest: str | None = None
     model_digest: str | None = None
+    # Of a comparison with a grid: what validation chose for it, and of how many points.
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    tried: int = 1
 
     @property
     def finished(self) -> bool:
@@ -115,7 +119,10 @@ def read_runs(folder: Path, everything: bool = False) -> list[RunRecord]:
     runs = [read_run(path.parent) for path in sorted(folder.glob(f"*/{DESCRIPTION}"))]
     chosen = None if everything else read_json(folder / CHOSEN)
     if chosen is not None:
-        runs = [run for run in runs if run.path.name in chosen.get("runs", [])]
+        points = chosen.get("points", {})  # older comparisons have none
+        runs = [
+            replace(run, **points.get(run.path.name, {})) for run in runs if run.path.name in chosen.get("runs", [])
+        ]
     if not runs:
         raise UserError(f"{folder} holds no run; expected a {DESCRIPTION} in it or in a folder right below it")
     return runs

@@ -12,7 +12,7 @@ from fedamp.config.metrics import info
 from fedamp.records.facts import Facts
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.groups import Block, Group
-from fedamp.report.render import best_score, cells, chose, footnotes, headings
+from fedamp.report.render import best_score, cells, chose, footnotes, headings, was_tuned
 from fedamp.report.table import ALONE, Row
 
 UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights")
@@ -146,7 +146,10 @@ def _best(rows: Sequence[Row]) -> Row:
 def _comparison(block: str, rows: Sequence[Row]) -> PageTable:
     scored = _finite(rows)
     top = _best(scored).best if scored else None
-    lines = [TableLine(cells(row, chose(rows)), best=row.best is not None and row.best == top) for row in rows]
+    lines = [
+        TableLine(cells(row, chose(rows), was_tuned(rows)), best=row.best is not None and row.best == top)
+        for row in rows
+    ]
     # A number stays on one line with its unit.
     return PageTable(block, [heading.replace(" %", "\N{NO-BREAK SPACE}%") for heading in headings(rows)], lines)
 

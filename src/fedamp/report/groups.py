@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedamp.errors import UserError
@@ -52,6 +53,11 @@ class Group:
     repeated: int  # runs left out because their seed was run already
 
     @property
+    def tuned(self) -> Mapping[str, Any]:
+        """What validation chose of a grid, by name; empty without a grid."""
+        return self.records[0].tuned
+
+    @property
     def unfinished(self) -> bool:
         """Whether a run did not finish."""
         return any(not record.finished for record in self.records)
@@ -89,16 +95,25 @@ def make_blocks(runs: Sequence[RunRecord]) -> list[Block]:
     # By number: a digest of private rows is not shown.
     samples = list(dict.fromkeys(run.data_digest for run in runs))
     models = list(dict.fromkeys(run.model_digest for run in runs))
+    tuned: dict[Path, set[str]] = {}  # in each comparison, what was chosen for each method: it sets nobody apart
+    for run in runs:
+        tuned.setdefault(run.path.parent, set()).update(run.tuned)
     for run in {run.path.resolve(): run for run in runs}.values():
         _check(run)
         setting = flat({key: value for key, value in run.config.items() if key not in NOT_ASKED})
         setting |= {OTHER_DATA: 1 + samples.index(run.data_digest), OTHER_MODEL: 1 + models.index(run.model_digest)}
+        if any(key.partition(".")[0] == "model" for key in tuned[run.path.parent]):
+            setting = {key: value for key, value in setting.items() if not _is_of_the_model(key)}
         if setting not in settings:
             settings.append(setting)
             members.append([])
         members[settings.index(setting)].append(run)
     labels = what_differs(settings)
     return [Block(label, _groups(own)) for label, own in zip(labels, members, strict=True)]
+
+
+def _is_of_the_model(key: str) -> bool:
+    return key.startswith("model.") or key in ("model_code", OTHER_MODEL)
 
 
 def _groups(runs: Sequence[RunRecord]) -> list[Group]:
@@ -138,10 +153,11 @@ def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
 def what_differs(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return in words, for each of the tables, what sets it apart from the others; nothing if all are equal."""
     keys = differing_keys(tables)
-    return [", ".join(_word(key, table.get(key)) for key in keys) for table in tables]
+    return [", ".join(word_for(key, table.get(key)) for key in keys) for table in tables]
 
 
-def _word(key: str, value: Any) -> str:
+def word_for(key: str, value: Any) -> str:
+    """Return a setting in words; None is its default."""
     if key in (OTHER_DATA, OTHER_MODEL):  # the name may be the same, but not what it stands for
         return f"{key} ({value})"
     return f"{key.removesuffix('.name')}={'default' if value is None else value}"

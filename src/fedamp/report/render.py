@@ -38,7 +38,8 @@ def headings(rows: Sequence[Row]) -> list[str]:
         ]
     if chose(rows):
         scores += [f"validated {unit}", f"chosen {unit}"]
-    return ["method", "seeds", *scores, "worse off than Separate", p, "seconds"]
+    tuned = ["chosen by validation"] if was_tuned(rows) else []
+    return ["method", "seeds", *scores, "worse off than Separate", p, "seconds", *tuned]
 
 
 def chose(rows: Sequence[Row]) -> bool:
@@ -46,8 +47,16 @@ def chose(rows: Sequence[Row]) -> bool:
     return any(row.chosen is not None for row in rows)
 
 
-def cells(row: Row, choice: bool = False) -> list[str]:
-    """Return a row's cells, in the order of the headings; with `choice` those of what clients take home too."""
+def was_tuned(rows: Sequence[Row]) -> bool:
+    """Whether a grid was tried: then the table has a column with what was chosen, and of how many points."""
+    return any(row.tried > 1 for row in rows)
+
+
+def cells(row: Row, choice: bool = False, tuned: bool = False) -> list[str]:
+    """Return a row's cells, in the order of the headings.
+
+    With `choice` those of what clients take home too, with `tuned` what was chosen of a grid.
+    """
     digits = _digits(row)
     rest = [_number(value, digits) for value in (row.sd, row.last, row.worst, row.tenth)]
     if choice:
@@ -56,7 +65,9 @@ def cells(row: Row, choice: bool = False) -> list[str]:
     worse = NOTHING if row.worse_off is None else f"{row.worse_off} of {row.clients}"
     p = row.p_note or NOTHING if row.p is None else short_p(row.p)
     star = "*" if row.unfinished else ""
-    return [row.method + star, str(len(row.seeds)), best_score(row), *rest, worse, p, _number(row.seconds, ".1f")]
+    grid = [f"{row.tuned} (of {row.tried})" if row.tried > 1 else NOTHING] if tuned else []
+    seconds = _number(row.seconds, ".1f")
+    return [row.method + star, str(len(row.seeds)), best_score(row), *rest, worse, p, seconds, *grid]
 
 
 def best_score(row: Row) -> str:
@@ -91,6 +102,7 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         notes.append(
             "If a method was run in several ways, p and worse off compare with the one trained most similarly."
         )
+    notes += _tuning(rows)
     notes += [note for _, own in _blocks(rows) for note in _trained(own)]
     if any(row.unfinished for row in rows):
         notes.append("* a run did not finish: its numbers are those of the rounds so far.")
@@ -120,6 +132,23 @@ def _best_in_words(metric: str) -> str:
     return f"Best {about.short}: the {best}, over the rounds, of the mean test {about.words} over the clients."
 
 
+def _tuning(rows: Sequence[Row]) -> list[str]:
+    """Return in words what a grid was chosen by, and who had more points to choose from."""
+    if not was_tuned(rows):
+        return []
+    notes = [
+        "Chosen by validation: of all points tried, the one with the best mean score over the clients' validation "
+        "samples in any round, a mean over the seeds. Test samples decide nothing."
+    ]
+    efforts: dict[int, list[str]] = {}
+    for row in rows:
+        efforts.setdefault(row.tried, []).append(row.method)
+    if len(efforts) > 1:
+        each = "; ".join(f"{', '.join(dict.fromkeys(methods))} {tried}" for tried, methods in sorted(efforts.items()))
+        notes.append(f"Not the same effort: points that were tried for each method: {each}.")
+    return notes
+
+
 def _trained(rows: Sequence[Row]) -> list[str]:
     """Return in words how the methods of a block were trained; nothing if all were trained in the same way."""
     ways: dict[str, list[str]] = {}
@@ -136,7 +165,7 @@ def as_text(rows: Sequence[Row]) -> str:
     """Return aligned columns, a block for each setting, and footnotes."""
     parts = []
     for block, own in _blocks(rows):
-        table = [headings(own), *(cells(row, chose(own)) for row in own)]
+        table = [headings(own), *(cells(row, chose(own), was_tuned(own)) for row in own)]
         widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
         lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
         lines.insert(1, "  ".join("-" * width for width in widths))
@@ -149,7 +178,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
     parts = []
     for block, own in _blocks(rows):
         heads = headings(own)
-        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row, chose(own)) for row in own)]
+        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row, chose(own), was_tuned(own)) for row in own)]
         table = "\n".join("| " + " | ".join(map(_plain, line)) + " |" for line in lines)
         parts.append(f"**{_plain(block)}**\n\n{table}" if block else table)
     return "\n\n".join([*parts, "\n".join(f"- {_plain(note)}" for note in footnotes(rows))]) + "\n"

@@ -15,7 +15,7 @@ from fedamp.errors import UserError
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import higher_is_better, worse_off
 from fedamp.records.take_home import SYMBOLS
-from fedamp.report.groups import Block, Group, make_blocks, what_differs
+from fedamp.report.groups import Block, Group, make_blocks, what_differs, word_for
 from fedamp.report.run_scores import Trial
 from fedamp.report.stats import wilcoxon_p
 
@@ -49,6 +49,8 @@ class Row:
     chosen: float | None = None  # mean of the models that they choose to be taken home
     chosen_entries: str = ""  # which those are: w, u or the midpoint
     without_score: str = ""  # names of the clients whose test samples do not define the metric
+    tuned: str = ""  # of a grid: what validation chose for this method
+    tried: int = 1  # of how many points
 
     @property
     def higher(self) -> bool:
@@ -72,8 +74,10 @@ def rows_of(blocks: Sequence[Block], against: str | None = None) -> list[Row]:
 
 def _rows(block: Block, against: str | None) -> list[Row]:
     missing = f"{against} was not run here" if against else ""
+    tuned = {key for group in block.groups for key in group.tuned}  # the table has these in a column of their own
+    ways = [{key: each for key, each in group.training.items() if key not in tuned} for group in block.groups]
     rows = []
-    for group, training in zip(block.groups, what_differs([group.training for group in block.groups]), strict=True):
+    for group, training in zip(block.groups, what_differs(ways), strict=True):
         alone = counterpart(block, ALONE, group, strict=False)
         other = counterpart(block, against or ALONE, group, strict=against is not None)
         rows.append(_row(block, group, training, alone, other, missing))
@@ -121,6 +125,8 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
         unfinished=group.unfinished,
         repeated=group.repeated,
         without_score=", ".join(dict.fromkeys(who for trial in trials for who in trial.without_score)),
+        tuned=", ".join(word_for(key, value) for key, value in group.tuned.items()),
+        tried=group.records[0].tried,
         **_take_home(trials),
     )
 

@@ -32,13 +32,17 @@ def inputs_of(
     method: Method | None = None,
 ) -> Inputs:
     """Return the digests of a run's inputs; model and method are given if they come from Python."""
-    own = type(method) if method is not None and is_own(type(method).__module__) else None
     return Inputs(
         data=data_digest(material),
         split=split_digest(material.clients),
         **_model(config, tuple(material.clients.x.shape[1:]), material.num_outputs, model),
-        method=None if own is None else code_digest(own),
+        method=own_code(method),
     )
+
+
+def own_code(method: Method | None) -> str | None:
+    """Return a digest of the code of a user's own method; one of this package's is known by its name."""
+    return code_digest(type(method)) if method is not None and is_own(type(method).__module__) else None
 
 
 def split_digest(clients: Clients) -> str:

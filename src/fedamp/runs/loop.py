@@ -35,6 +35,16 @@ def ignore(line: Mapping[str, Any]) -> None:
     """Take no notice of a round: the observer of a run that nobody observes."""
 
 
+def all_of(*observers: Observer) -> Observer:
+    """Return one observer for several: each sees every line, and each can end the run."""
+
+    def observe(line: Mapping[str, Any]) -> bool:
+        answers = [observer(line) for observer in observers]
+        return not any(answer is False for answer in answers)
+
+    return observe
+
+
 def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, observer: Observer = ignore) -> Result:
     """Play all rounds of a run, and return its result.
 
@@ -60,7 +70,11 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                 events = setup.trainer.take_events()
                 line = journal.add(round_line(k, played, events, scored, time.perf_counter() - clock))
                 at = at.after(played, line, config, setup)  # an interrupt before this takes the line back
-                going_on = observer(line) is not False
+                try:
+                    going_on = observer(line) is not False
+                except Exception:  # a fault in the observer costs none of the rounds: the run can go on from here
+                    journal.save(at.checkpoint(setup))
+                    raise
                 if journal.due():
                     journal.save(at.checkpoint(setup))
         except KeyboardInterrupt as stop:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedamp import checks
-from fedamp.config import Named, RunConfig
-from fedamp.config.sources import parse_value
+from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_json
 from fedamp.methods import METHODS
 from fedamp.records.differences import differences
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, INPUTS, LINES, SCHEMA
+from fedamp.runs.compare.grid import Axis, Having, at_point, in_a_name, points_of
 from fedamp.runs.identity import data_digest
 from fedamp.runs.material import load_material
 
@@ -44,53 +43,52 @@ def method_names(text: str) -> list[str]:
     return list(dict.fromkeys(["separate", *names]))
 
 
-def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the values to try for each of the methods' parameters, from texts such as `method.sigma=1,10,100`."""
-    grid: dict[str, list[Any]] = {}
-    for text in texts:
-        key, equals, values = text.partition("=")
-        table, dot, name = key.strip().partition(".")
-        if not (equals and dot and name and values and table == "method"):
-            raise UserError(f"got --grid {text!r}; expected method.NAME=VALUE,VALUE, say method.sigma=1,10,100")
-        grid[name] = [parse_value(value.strip()) for value in values.split(",")]
-    known = {f.name for method in METHODS.values() for f in fields(method)}
-    for name in grid:
-        checks.one_of("hyperparameter", name, known)
-    return grid
-
-
-def overrides_for(method: str, overrides: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the `method.NAME=VALUE` that are for this method: each goes to those compared methods that have it.
-
-    What none of them has stays, so that it is an error as in a single run.
-    """
-    having = {name: {f.name for f in fields(METHODS[name])} for name in names}
-
-    def is_mine(override: str) -> bool:
-        place, _, knob = override.partition("=")[0].strip().partition(".")
-        elsewhere = any(knob in known for known in having.values())
-        return place != "method" or knob in having[method] or not elsewhere
-
-    return [override for override in overrides if is_mine(override)]
+def hyperparameters(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the hyperparameters' names of each of these methods."""
+    return {name: [each.name for each in fields(METHODS[name])] for name in names}
 
 
 def plan(
-    describe: Callable[[str], RunConfig], names: Sequence[str], seeds: Sequence[int], grid: Mapping[str, list[Any]]
+    describe: Callable[[str], RunConfig], having: Having, seeds: Sequence[int], axes: Sequence[Axis] = ()
 ) -> list[Planned]:
     """Return the runs of a comparison; `describe(method)` gives a method's configuration."""
-    runs = []
-    for name in names:
-        mine = {key: values for key, values in grid.items() if key in {f.name for f in fields(METHODS[name])}}
-        for values in itertools.product(*mine.values()):
-            point = dict(zip(mine, values, strict=True))
+    runs: dict[str, Planned] = {}
+    for name in having:
+        base = describe(name)
+        for point in points_of(name, axes, having):
+            config = at_point(base, point) if point else base
             for seed in seeds:
-                base = describe(name)
-                choice = Named(name, {**base.method.parameters, **point})
-                words = [name, *(f"{key}={value}" for key, value in point.items()), f"seed{seed}"]
-                runs.append(Planned("-".join(words), replace(base, method=choice, seed=seed)))
-    if any(grid.values()) and not all(run.config.validation for run in runs):
-        raise UserError("a grid is chosen by validation accuracy, never by test: give --validation, say 0.2")
-    return runs
+                told = "-".join([name, *in_a_name(point), f"seed{seed}"])
+                if told in runs:  # values that differ only in signs that a folder's name can't have
+                    told += f"-{len(runs)}"
+                runs[told] = Planned(told, replace(config, seed=seed))
+    if any(len(axis.values) > 1 and not axis.is_swept for axis in axes) and not all(
+        run.config.validation for run in runs.values()
+    ):
+        raise UserError(
+            "a grid is chosen by validation scores, never by test: give --validation (validation= in Python), say 0.2"
+        )
+    return list(runs.values())
+
+
+def effort(runs: Sequence[Planned], finished: int = 0) -> str:
+    """Return in words how many runs there are to play, and why.
+
+    >>> effort([Planned("a", RunConfig(seed=seed)) for seed in (0, 1)], finished=1)
+    '2 runs: autoamp, 2 seeds; 1 of them is finished'
+    """
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.config.method.name] = counts.get(run.config.method.name, 0) + 1
+    seeds = len({run.config.seed for run in runs})
+    points = {name: count // seeds for name, count in counts.items()}
+    methods = ", ".join(name + (f" at {many} points" if many > 1 else "") for name, many in points.items())
+    done = f"; {finished} of them {'is' if finished == 1 else 'are'} finished" if finished else ""
+    return f"{_counted(len(runs), 'run')}: {methods}, {_counted(seeds, 'seed')}{done}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def digest(runs: Sequence[Planned], data_dir: Path | None = None) -> str:

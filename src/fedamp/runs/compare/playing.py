@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,49 +17,60 @@ from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import CHANGED, Inputs
 from fedamp.records.reading import INPUTS
 from fedamp.rows import Rows
-from fedamp.runs.compare.planning import Planned, whole_plan, write_plan
+from fedamp.runs.compare.planning import Planned, effort, whole_plan, write_plan
 from fedamp.runs.compare.twins import score_elsewhere, twin_of
-from fedamp.runs.identity import inputs_of
-from fedamp.runs.loop import play
-from fedamp.runs.material import load_material
-from fedamp.runs.parts import method_of, optimizer_of
-from fedamp.runs.setup import assemble
+from fedamp.runs.handed_over import HandedOver
+from fedamp.runs.identity import own_code
+from fedamp.runs.loop import Observer, all_of, ignore, play
+from fedamp.runs.parts import optimizer_of
+from fedamp.runs.setup import Setup
+
+NOTHING = HandedOver()
+
+Observe = Callable[[int, Planned, Mapping[str, Any] | None], None]
+Attend = Callable[[Planned, Setup, RunFolder], AbstractContextManager[Observer]]
 
 
 def play_all(
     runs: Sequence[Planned],
     folder: Path,
-    data_dir: Path | None = None,
-    observe: Callable[[int, Planned, Mapping[str, Any] | None], None] = lambda number, run, line: None,
+    given: HandedOver = NOTHING,
+    observe: Observe = lambda number, run, line: None,
+    announce: Callable[[str], None] = lambda text: None,
+    attend: Attend = lambda run, setup, target: contextlib.nullcontext(ignore),
 ) -> None:
     """Play every run that is not finished yet; after an interruption, the same call continues.
 
     `observe(number, run, line)` is called for every round, and with None for every run that is done. Nothing is written
     before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
+    `announce` is told, before the first one, how many there are. `attend` gives a run an observer of its own.
     """
     whole = whole_plan(runs, folder)
-    targets = _targets(runs, folder, data_dir)
+    targets = _targets(runs, folder, given)
     _check_inputs(runs, targets, whole, folder)
-    check_possible([run for run in runs if not targets[run.name].finished(run.config.to_dict())], data_dir)
+    left = [run for run in runs if not targets[run.name].finished(run.config.to_dict())]
+    check_possible(left, given)
     write_plan(whole, folder)
+    announce(effort(runs, len(runs) - len(left)))
     # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
     for number, run in enumerate(sorted(runs, key=lambda run: twin_of(run, runs) is not None)):
         target = targets[run.name]
         if not target.finished(run.config.to_dict()):
             source = twin_of(run, runs)
             if source is None:
-                setup = assemble(run.config, data_dir=data_dir)
+                setup = given.assemble(run.config)
 
                 def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> None:
                     observe(number, run, line)
 
-                play(run.config, setup, target, tell)
+                with attend(run, setup, target) as attending:
+                    play(run.config, setup, target, all_of(tell, attending))
             else:
                 score_elsewhere(folder / source.name, target.path, run.config)
         observe(number, run, None)
 
 
-def _targets(runs: Sequence[Planned], folder: Path, data_dir: Path | None) -> dict[str, RunFolder]:
+def _targets(runs: Sequence[Planned], folder: Path, given: HandedOver) -> dict[str, RunFolder]:
     """Return each run's folder, with the data and the model that it belongs to."""
     made: dict[str, Inputs] = {}
     targets = {}
@@ -65,8 +78,10 @@ def _targets(runs: Sequence[Planned], folder: Path, data_dir: Path | None) -> di
         alike = _without_method(run.config)
         key = json.dumps(alike.to_dict(), sort_keys=True)
         if key not in made:
-            made[key] = inputs_of(alike, load_material(alike, data_dir))
-        targets[run.name] = RunFolder(folder / run.name, made[key])
+            made[key] = given.inputs(alike, given.material(alike))
+        own = given.method(run.config)
+        inputs = made[key] if own is None else replace(made[key], method=own_code(own))
+        targets[run.name] = RunFolder(folder / run.name, inputs)
     return targets
 
 
@@ -91,7 +106,7 @@ def _check_inputs(
                     raise UserError(f"{folder} holds another comparison: {words}. Give another folder with --out")
 
 
-def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> None:
+def check_possible(runs: Sequence[Planned], given: HandedOver = NOTHING) -> None:
     """Raise if a run can't be played: data that is not there, a model that does not fit, a wrong hyperparameter.
 
     Runs that differ only in their method have one federation, which is made once.
@@ -100,10 +115,10 @@ def check_possible(runs: Sequence[Planned], data_dir: Path | None = None) -> Non
     for run in runs:
         alike.setdefault(json.dumps(_without_method(run.config).to_dict(), sort_keys=True), []).append(run)
     for mine in alike.values():
-        setup = assemble(_without_method(mine[0].config), data_dir=data_dir)
+        setup = given.assemble(_without_method(mine[0].config))
         slim = Rows(setup.w.params[:, :1], setup.w.buffers[:, :0])
         for run in mine:
-            method = method_of(run.config, setup.clients.groups)
+            method = given.method_for(run.config, setup.clients.groups)
             optimizer_of(run.config, method)
             # What must fit the clients (a list of self weights, say) shows with models of one parameter too.
             method.server_send(method.server_init(slim), 1)
