@@ -6,22 +6,44 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from fedamp.comparison.comparison import Comparison
+    from fedamp.comparison.from_python import compare
     from fedamp.config import RunConfig
     from fedamp.config.metrics import Metric
+    from fedamp.errors import FedampWarning
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
     from fedamp.runs.joining import join
     from fedamp.runs.loading import load
     from fedamp.runs.prediction import Prediction
     from fedamp.runs.result import Result
+    from fedamp.runs.round_line import RoundLine
 
-__all__ = ["Metric", "Prediction", "Result", "RunConfig", "__version__", "join", "load", "make_method", "run"]
+__all__ = [
+    "Comparison",
+    "FedampWarning",
+    "Metric",
+    "Prediction",
+    "Result",
+    "RoundLine",
+    "RunConfig",
+    "__version__",
+    "compare",
+    "join",
+    "load",
+    "make_method",
+    "run",
+]
 
 _HOMES = {
+    "Comparison": "fedamp.comparison.comparison",
+    "FedampWarning": "fedamp.errors",
     "Metric": "fedamp.config.metrics",
     "Prediction": "fedamp.runs.prediction",
     "Result": "fedamp.runs.result",
+    "RoundLine": "fedamp.runs.round_line",
     "RunConfig": "fedamp.config",
+    "compare": "fedamp.comparison.from_python",
     "join": "fedamp.runs.joining",
     "load": "fedamp.runs.loading",
     "make_method": "fedamp.methods",

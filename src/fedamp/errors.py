@@ -1,4 +1,4 @@
-"""A user's mistake, as opposed to one of ours."""
+"""A user's mistake, as opposed to one of ours; and what a user should know."""
 
 
 class UserError(ValueError):
@@ -7,3 +7,7 @@ class UserError(ValueError):
     The command line shows it as one line and exits with 2. Any other exception is a fault of ours and keeps its
     traceback.
     """
+
+
+class FedampWarning(UserWarning):
+    """Something that a user should know about a run: the text names the cause and the cure."""

@@ -12,7 +12,7 @@ import fedamp
 from fedamp.config import Named, RunConfig
 from fedamp.fields import explained
 
-BESIDES = {"data_dir", "out", "observer", "loss"}
+BESIDES = {"data_dir", "out", "on_round", "progress", "track", "observer", "loss"}
 UNTIL_ASKED_FOR = {"data", "setting", "clients", "held_out"}
 """None in the signature: that nothing was said is not the same as the default, where clients bring their samples."""
 

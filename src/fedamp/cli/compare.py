@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
-from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset
+from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset, Track
 from fedamp.cli.terminal import INTERRUPTED, Bars, announce, fail, out, warn
 from fedamp.config.run_config import RunConfig
 
@@ -39,6 +40,7 @@ def compare_command(
     folder: Out = None,
     config: Config = None,
     details: Details = None,
+    track: Track = None,
 ) -> None:
     """Run several methods and seeds over one setting and show who gains; if interrupted, the same command continues."""
     from fedamp import checks
@@ -60,7 +62,7 @@ def compare_command(
     axes, render = compare.parse_axes(grid or [], having), renderer(format)
     runs = compare.plan(config_for, having, range(first, first + seeds), axes)
     folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
-    play_comparison(runs, folder, data_dir, against, render, newcomers=format != "csv")
+    play_comparison(runs, folder, data_dir, against, render, newcomers=format != "csv", track=track)
     if format == "text":
         out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True)
 
@@ -72,24 +74,30 @@ def play_comparison(
     against: str | None,
     render: Render,
     newcomers: bool = True,
+    track: str | None = None,
 ) -> None:
     """Play what is not finished yet, and print the table; below it, a second one of what `newcomers` get."""
+    from fedamp.comparison.comparison import common_warnings
     from fedamp.methods import METHODS
     from fedamp.report.newcomers import by_method
     from fedamp.report.table import comparison_table
     from fedamp.runs import compare
     from fedamp.runs.handed_over import HandedOver
+    from fedamp.runs.track import tracker_names
+    from fedamp.runs.watched import play_tracked
 
+    names = tracker_names(track)
+    player = partial(play_tracked, names, warn=warn, store=folder) if names else None
     with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
         try:
-            compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce)
+            compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce, player)
         except KeyboardInterrupt:
             fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
     settled = compare.settle(runs, folder)
     print(render(comparison_table(settled, against)))
     if newcomers and (text := by_method(settled)):
         print(text)
-    for each in [*_common_warnings(settled), *_worse_than_alone(settled)]:
+    for each in [*common_warnings(settled), *_worse_than_alone(settled)]:
         warn(each)
 
 
@@ -100,9 +108,3 @@ def _worse_than_alone(records: Sequence[RunRecord]) -> list[str]:
     asked = [run for run in records if run.result is not None and "alone" in run.result]
     found = [(run, BesideAlone.of((run.result or {})["alone"])) for run in asked]
     return [f"{run.path.name}: {each.headline(run.facts.names)}" for run, each in found if each.worse_off]
-
-
-def _common_warnings(records: Sequence[RunRecord]) -> list[str]:
-    """Return the warnings that all runs have: they are about the data, not about a method."""
-    warnings = [(record.result or {}).get("warnings", []) for record in records]
-    return [each for each in (warnings[0] if warnings else []) if all(each in others for others in warnings)]

@@ -7,7 +7,7 @@ import typer
 
 from fedamp.cli.compare import play_comparison
 from fedamp.cli.report import renderer
-from fedamp.cli.run import AsJson, DataDir, run_one
+from fedamp.cli.run import AsJson, DataDir, Track, run_one
 from fedamp.cli.terminal import show_result
 from fedamp.config import RunConfig
 
@@ -16,16 +16,17 @@ def resume_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a run or a comparison that was interrupted.")],
     data_dir: DataDir = None,
     as_json: AsJson = False,
+    track: Track = None,
 ) -> None:
     """Continue a run or a comparison that was interrupted; the result is the same as without the interruption."""
     from fedamp.records.reading import read_run
     from fedamp.runs import compare
 
     if (folder / compare.PLAN).exists():
-        return play_comparison(compare.read_plan(folder), folder, data_dir, None, renderer("text"))
+        return play_comparison(compare.read_plan(folder), folder, data_dir, None, renderer("text"), track)
     run = read_run(folder)
     config = RunConfig.of(run.config)
     if config.setting.name == "federation" and run.finished and run.result is not None:
         # Nobody has its data in one place, so there is nothing to compare with.
         return show_result(run.result, folder, as_json)
-    return run_one(config, folder, as_json, data_dir)
+    return run_one(config, folder, as_json, data_dir, track)

@@ -22,6 +22,9 @@ Details = Annotated[
 Out = Annotated[
     Path | None, Flag("--out", help="Folder to write to; by default runs/ and a name made from the configuration.")
 ]
+Track = Annotated[
+    str | None, Flag(help="Show the rounds in tensorboard, mlflow or wandb too; several are separated by commas.")
+]
 AsJson = Annotated[bool, Flag("--json", help="End with one line of JSON on stdout.")]
 
 RunFlags = takes_fields({RunConfig: config_fields()})
@@ -36,6 +39,7 @@ def run_command(
     details: Details = None,
     dry_run: Annotated[bool, Flag("--dry-run", help="Say what the run would need, without running it.")] = False,
     as_json: AsJson = False,
+    track: Track = None,
 ) -> None:
     """Run one experiment and write its record."""
     from fedamp.config.sources import configured
@@ -44,7 +48,7 @@ def run_command(
     if dry_run:
         show_needs(asked, data_dir, as_json)
     else:
-        run_one(asked, folder, as_json, data_dir)
+        run_one(asked, folder, as_json, data_dir, track)
 
 
 def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
@@ -69,15 +73,19 @@ def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
         warn(each)
 
 
-def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None) -> None:
+def run_one(
+    config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None, track: str | None = None
+) -> None:
     """Run a configuration, or show the result if this run, with these data and this model, is already finished."""
     from fedamp.records.folder import RunFolder
     from fedamp.runs.earlier_split import as_begun
     from fedamp.runs.identity import inputs_of, slug
-    from fedamp.runs.loop import play
     from fedamp.runs.material import load_material
     from fedamp.runs.setup import assemble
+    from fedamp.runs.track import tracker_names
+    from fedamp.runs.watched import play_tracked
 
+    trackers = tracker_names(track)
     material = load_material(config, data_dir)
     inputs = inputs_of(config, material)
     if folder is not None:
@@ -90,7 +98,7 @@ def run_one(config: RunConfig, folder: Path | None, as_json: bool, data_dir: Pat
     setup = assemble(config, material)
     try:
         with Bar(config.rounds, config.method.name, setup.method.scored, config.poisoned) as bar:
-            result = play(config, setup, record, bar.advance)
+            result = play_tracked(trackers, config, setup, record, bar.advance, warn)
     except KeyboardInterrupt:
         fail(
             f"interrupted; the rounds so far are in {record.path}, and the same command continues from there",

@@ -25,7 +25,9 @@ def samples_of(whose: str, given: Any) -> tuple[Any, Any]:
     """
     dataset = given.dataset if isinstance(given, DataLoader) else given
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        raise UserError(f"{whose} is a {type(dataset).__name__} without a length; expected a Dataset with len(), or (x, y)")
+        raise UserError(
+            f"{whose} is a {type(dataset).__name__} without a length; expected a Dataset with len(), or (x, y)"
+        )
     if isinstance(dataset, TensorDataset) and len(dataset.tensors) == 2:
         return dataset.tensors
     xs, ys = [], []

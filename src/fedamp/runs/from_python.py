@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -13,17 +14,17 @@ from fedamp import checks
 from fedamp.config import Named, RunConfig
 from fedamp.config.metrics import Metric
 from fedamp.config.sources import with_silos
-from fedamp.errors import UserError
+from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import Method
 from fedamp.records.folder import RunFolder
 from fedamp.runs.earlier_split import as_begun
 from fedamp.runs.given import given_clients, given_table
-from fedamp.runs.identity import inputs_of
+from fedamp.runs.handed_over import HandedOver
 from fedamp.runs.judging import Loss, OwnParts
-from fedamp.runs.loop import Observer, ignore, play
-from fedamp.runs.material import load_material
+from fedamp.runs.loop import Observer, ignore
+from fedamp.runs.progress import Progress
 from fedamp.runs.result import Result
-from fedamp.runs.setup import assemble
+from fedamp.runs.watched import OnRound, Watch
 
 Choice = str | Mapping[str, Any] | Named
 """A name, or a table with a `name` and parameters."""
@@ -77,6 +78,9 @@ def run(
     newcomers: int = RunConfig.newcomers,
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
+    on_round: OnRound | None = None,
+    progress: Progress = "auto",
+    track: str | Sequence[str] | None = None,
     observer: Observer = ignore,
 ) -> Result:
     """Run one experiment and return its result.
@@ -85,20 +89,24 @@ def run(
     (x, y), of which the share `held_out` is kept for testing, or (x, y, x_test, y_test): tensors, arrays, tables of
     numbers; or a torch Dataset or DataLoader each. A mapping in place of the list names the clients. With `label`, each
     may be a whole table (pandas, polars, pyarrow, Hugging Face), treated as a csv file of it would be; or `data` is one
-    table with `silo_column`. Targets that are words are classes, and so are whole numbers; those of a floating type make
-    a regression; `task` decides if that is wrong. `data` may also be a folder with a file for each silo, or one file with
-    `silo_column`. `model` and `method` are names, tables with a name and parameters, or objects of your own. `metric` is
-    a name, or a `fedamp.Metric` of your own; `loss` is a function of outputs and targets that gives the loss of each
-    sample, or one number. Parts of a module that are in eval mode (a frozen BatchNorm) stay in it, unless all of it is.
-    The other arguments are the fields of `fedamp.RunConfig`, whose help explains them.
+    table with `silo_column`. Targets that are words are classes, and so are whole numbers; those of a floating type
+    make a regression; `task` decides if that is wrong. `data` may also be a folder with a file for each silo, or one
+    file with `silo_column`. `model` and `method` are names, tables with a name and parameters, or objects of your own.
+    `metric` is a name, or a `fedamp.Metric` of your own; `loss` is a function of outputs and targets that gives the
+    loss of each sample, or one number. Parts of a module that are in eval mode (a frozen BatchNorm) stay in it, unless
+    all of it is. The other arguments are the fields of `fedamp.RunConfig`, whose help explains them.
     `out` is a folder to write the record to: a run that is finished there is read again, one that was interrupted
     continues, and a folder of another run, of other data or of another model is an error that says what differs.
-    `observer` is called with each round's line, and ends the run by returning False.
+    `on_round` is called after each round with a `fedamp.RoundLine`, and ends the run by returning False: the result is
+    then that of the rounds so far, and the same call continues it in its folder. `progress` is a bar in a terminal and
+    a line that updates in a notebook; True insists on it, False leaves it out. `track` names trackers that show the run
+    elsewhere: "tensorboard", "mlflow", "wandb". `observer` is called with the raw lines of rounds.jsonl, those of the
+    first and of the last models among them. The result's warnings are `fedamp.FedampWarning`s too.
     """
     values: dict[str, Any] = {
         name: value
         for name, value in {
-            "data": data if isinstance(data, str) else None,
+            "data": data,
             "setting": setting,
             "rounds": rounds,
             "epochs": epochs,
@@ -109,6 +117,8 @@ def run(
             "momentum": momentum,
             "weight_decay": weight_decay,
             "task": task,
+            "metric": metric,
+            "loss": loss,
             "positive": None if positive is None else str(positive),
             "class_weights": class_weights,
             "label": label,
@@ -140,38 +150,28 @@ def run(
         }.items()
         if value is not None
     }
-    table = None if isinstance(data, str | Path) else data
-    if isinstance(data, Path):
-        values["data"] = f"{data}/" if data.is_dir() else str(data)
-    own = _own_parts(values, loss, metric)
-    return _run(checks.plain(values), table, clients, model, method, own, data_dir, out, observer)
+    config, given = described(values, clients, model, method, data_dir)
+    result = _run(config, given, out, Watch(on_round, progress, track, observer))
+    for each in result.warnings:
+        warnings.warn(each, FedampWarning, stacklevel=2)
+    return result
 
 
-def _own_parts(values: dict[str, Any], loss: object, metric: object) -> OwnParts:
-    """Return a loss and a metric that are not chosen by name, and note in the configuration's values what they are."""
-    if loss is not None and not callable(loss):
-        raise UserError(f"loss is {loss!r}; expected a function of outputs and targets, or None for the task's own")
-    if not isinstance(metric, str | Metric):
-        raise UserError(f"metric is {metric!r}; expected a name, or a fedamp.Metric(name, function, higher_is_better)")
-    if isinstance(metric, str):
-        values["metric"] = metric
-    own = OwnParts(loss, metric if isinstance(metric, Metric) else None)
-    values |= own.described()
-    return own
-
-
-def _run(
+def described(
     values: dict[str, Any],
-    table: Any | None,
     clients: int | Iterable[Any] | Mapping[str, Any] | None,
     model: Choice | nn.Module | Callable[..., nn.Module],
     method: Choice | Method,
-    own: OwnParts,
     data_dir: str | Path | None,
-    out: str | Path | None,
-    observer: Observer,
-) -> Result:
-    own_model = own_method = None
+) -> tuple[RunConfig, HandedOver]:
+    """Return the configuration of a run from Python, and what was handed over for it.
+
+    `values` are fields of a configuration, of which `data` may be a table and `metric` an object, and perhaps a `loss`.
+    """
+    values, own = _with_own_parts(values)
+    values, table = _with_named_data(values)
+    values = checks.plain(values)
+    samples = own_model = own_method = None
     if isinstance(model, str | Mapping | Named):
         values["model"] = model
     elif not callable(model):  # a module is callable, too
@@ -184,15 +184,42 @@ def _run(
     else:
         values["method"] = method
     if table is not None:
-        config, material = given_table(values, table, clients)
+        config, samples = given_table(values, table, clients)
     elif clients is not None and not isinstance(clients, int | Integral):
-        config, material = given_clients(values, clients)
+        config, samples = given_clients(values, clients)
     else:
         config = RunConfig.of(with_silos(values if clients is None else {**values, "clients": clients}))
-        material = load_material(config, None if data_dir is None else Path(data_dir))
-    folder = None
+    methods = {} if own_method is None else {config.method.name: own_method}
+    return config, HandedOver(None if data_dir is None else Path(data_dir), samples, own_model, methods, own)
+
+
+def _with_own_parts(values: Mapping[str, Any]) -> tuple[dict[str, Any], OwnParts]:
+    """Return a configuration's values, and the loss and the metric that are not chosen by name."""
+    named = {name: value for name, value in values.items() if name not in ("loss", "metric")}
+    loss, metric = values.get("loss"), values.get("metric", RunConfig.metric)
+    if loss is not None and not callable(loss):
+        raise UserError(f"loss is {loss!r}; expected a function of outputs and targets, or None for the task's own")
+    if not isinstance(metric, str | Metric):
+        raise UserError(f"metric is {metric!r}; expected a name, or a fedamp.Metric(name, function, higher_is_better)")
+    if isinstance(metric, str):
+        named["metric"] = metric
+    own = OwnParts(loss, metric if isinstance(metric, Metric) else None)
+    return {**named, **own.described()}, own
+
+
+def _with_named_data(values: Mapping[str, Any]) -> tuple[dict[str, Any], Any | None]:
+    """Return a configuration's values, and the data if it is not named but a table."""
+    data = values.get("data")
+    if isinstance(data, Path):
+        return {**values, "data": f"{data}/" if data.is_dir() else str(data)}, None
+    if data is None or isinstance(data, str):
+        return dict(values), None
+    return {name: value for name, value in values.items() if name != "data"}, data
+
+
+def _run(config: RunConfig, given: HandedOver, out: str | Path | None, watch: Watch) -> Result:
+    material, folder = given.material(config), None
     if out is not None:
-        material, inputs = as_begun(config, material, inputs_of(config, material, own_model, own_method), Path(out))
+        material, inputs = as_begun(config, material, given.inputs(config, material), Path(out))
         folder = RunFolder(Path(out), inputs)
-    setup = assemble(config, material, own_model, own_method, own=own)
-    return play(config, setup, folder, observer)
+    return watch.play(config, given.assemble(config, material), folder)

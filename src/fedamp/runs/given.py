@@ -1,20 +1,22 @@
-"""What `fedamp.run` is given in place of names: samples, data sets and tables from Python, and what they leave to say."""
+"""What clients bring from Python in place of a data set's name: samples, data sets, tables; what they leave to say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from fedamp.config import RunConfig
 from fedamp.config.run_config import GIVEN
 from fedamp.data.given_datasets import array_columns, columns_of
 from fedamp.data.given_tables import is_table, silos_of_table, silos_of_tables
-from fedamp.data.in_memory import given_samples, listed_clients
+from fedamp.data.in_memory import Given, given_samples, listed_clients
+from fedamp.data.silos.files.table import Wanted
+from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import LABEL
 from fedamp.errors import UserError
-from fedamp.runs.material import Material, given_material, table_material
+from fedamp.runs.material import Material, given_material, read_tables, table_material
 
 OF_TABLES = ("label", "schema", "missing", "indicate_missing", "columns", "drop")
 """What is said about tables; samples as (x, y) have no columns."""
@@ -23,7 +25,11 @@ NEVER = ("data", "setting", "encoding")
 """What is said about data that fedamp finds by itself."""
 
 
-def given_table(values: Mapping[str, Any], table: Any, clients: Any) -> tuple[RunConfig, Material]:
+Supply = Callable[[RunConfig], Material]
+"""From a configuration to what there is to learn from: its seed says what is held out."""
+
+
+def given_table(values: Mapping[str, Any], table: Any, clients: Any) -> tuple[RunConfig, Supply]:
     """Return configuration and material of one table with the rows of all silos."""
     if not is_table(table):
         raise UserError(
@@ -38,7 +44,7 @@ def given_table(values: Mapping[str, Any], table: Any, clients: Any) -> tuple[Ru
     return _configured(values, partial(silos_of_table, table))
 
 
-def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, Material]:
+def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, Supply]:
     """Return configuration and material of clients that bring their samples, each a table of its own or (x, y)."""
     _refuse(values, (*NEVER, "silo_column"), "clients are given with their samples")
     named = listed_clients(clients)
@@ -58,16 +64,21 @@ def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, M
     # A list has no names: clients are called by their numbers, as ever.
     samples = named if isinstance(clients, Mapping) else list(named.values())
     shape: Any = tuple(samples) if isinstance(clients, tuple) else samples
-    given = given_samples(shape, values.get("held_out"), values["seed"], usual_share=RunConfig.held_out)
-    config = RunConfig.of({**values, "clients": len(given.clients), "data": GIVEN, "setting": GIVEN})
-    return config, given_material(given, config.task)
+    samples = lru_cache(maxsize=1)(partial(_samples, shape, values.get("held_out")))
+    config = RunConfig.of({**values, "clients": len(named), "data": GIVEN, "setting": GIVEN})
+    return config, lambda asked: given_material(samples(asked.seed), asked.task)
 
 
-def _configured(values: Mapping[str, Any], read: Callable[..., Any]) -> tuple[RunConfig, Material]:
+def _samples(clients: Any, share: float | None, seed: int) -> Given:
+    return given_samples(clients, share, seed, usual_share=RunConfig.held_out)
+
+
+def _configured(values: Mapping[str, Any], read: Callable[[Wanted], list[RawSilo]]) -> tuple[RunConfig, Supply]:
     """Return configuration and material of tables; how many clients there are is known when they are read."""
+    once = lru_cache(maxsize=1)(read)  # a comparison asks again for each method
     asked = RunConfig.of({**values, "clients": 1, "data": GIVEN, "setting": GIVEN})
-    material = table_material(asked, read)
-    return replace(asked, clients=len(material.clients)), material
+    silos = read_tables(asked, once)
+    return replace(asked, clients=len(silos)), lambda config: table_material(config, once)
 
 
 def _refuse(values: Mapping[str, Any], names: tuple[str, ...], why: str) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from torch import nn
 
+from fedamp import checks
 from fedamp.config import RunConfig
-from fedamp.methods import Method
+from fedamp.methods import METHODS, Method
 from fedamp.records.inputs import Inputs
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.judging import NOTHING_OWN, OwnParts
@@ -37,13 +38,17 @@ class HandedOver:
         own, asked = self.methods.get(config.method.name), config.method.parameters
         if own is None:
             return None
-        changed = {name: value for name, value in asked.items() if value != getattr(own, name, None)}
+        changed = {name: value for name, value in asked.items() if value != checks.plain(getattr(own, name, None))}
         return replace(own, **changed) if changed else own
 
     def method_for(self, config: RunConfig, groups: tuple[int, ...] | None) -> Method:
         """Return the method, handed over or by its name; `groups` are the clients' true ones, for an oracle."""
         own = self.method(config)
         return method_of(config, groups) if own is None else own
+
+    def scored(self, name: str) -> str:
+        """Return which models of a method count."""
+        return (self.methods[name] if name in self.methods else METHODS[name]).scored
 
     def inputs(self, config: RunConfig, material: Material) -> Inputs:
         """Return the digests of a run's inputs."""

@@ -155,12 +155,16 @@ def _silos(config: RunConfig) -> Material:
 
 def table_material(config: RunConfig, read: Callable[[Wanted], list[RawSilo]]) -> Material:
     """Return what there is to learn from tables that were handed over: exactly what their files would give."""
+    return _of_silos(config, read_tables(config, read), _agreed(config))
+
+
+def read_tables(config: RunConfig, read: Callable[[Wanted], list[RawSilo]]) -> list[RawSilo]:
+    """Return the silos of tables that were handed over."""
     agreed = _agreed(config)
     label = config.label or (agreed.label if agreed else None)
     missing = READING[config.missing if agreed is None else agreed.missing]
     drop = (*(agreed.dropped if agreed else ()), *config.drop)
-    wanted = wanted_of(label, drop, config.columns or None, None, missing, config.silo_column)
-    return _of_silos(config, read(wanted), agreed)
+    return read(wanted_of(label, drop, config.columns or None, None, missing, config.silo_column))
 
 
 def _agreed(config: RunConfig) -> Schema | None:
@@ -249,7 +253,9 @@ def _per_channel(value: float | Sequence[float], x: Tensor) -> Tensor:
 def given_material(given: Given, asked: str) -> Material:
     """Return what there is to learn from samples that were handed over; the task depends on the targets' type."""
     clients, labels = given.clients, given.labels
-    facts = Facts(names=None if given.names is None else list(given.names), labels=None if labels is None else [*labels])
+    facts = Facts(
+        names=None if given.names is None else list(given.names), labels=None if labels is None else [*labels]
+    )
     if labels is not None and asked == "regression":
         raise UserError(f"task is 'regression', but the targets are words, {listed(labels)}; leave it out")
     targets = clients.y.cpu().numpy()

@@ -131,9 +131,7 @@ def _keep_out(config: RunConfig, material: Material) -> Material:
     if names is None:
         return replace(material, clients=stay, newcomers=late)
     facts = replace(material.facts, names=[name for i, name in enumerate(names) if i not in out])
-    return replace(
-        material, clients=stay, newcomers=late, facts=facts, newcomer_names=tuple(names[i] for i in out)
-    )
+    return replace(material, clients=stay, newcomers=late, facts=facts, newcomer_names=tuple(names[i] for i in out))
 
 
 def _newcomers(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,15 @@ from fedamp.runs.compare.planning import Planned, effort, whole_plan, write_plan
 from fedamp.runs.compare.twins import score_elsewhere, twin_of
 from fedamp.runs.handed_over import HandedOver
 from fedamp.runs.identity import own_code
-from fedamp.runs.loop import Observer, all_of, ignore, play
+from fedamp.runs.loop import Observer, play
 from fedamp.runs.parts import optimizer_of
+from fedamp.runs.result import Result
 from fedamp.runs.setup import Setup
 
 NOTHING = HandedOver()
 
-Observe = Callable[[int, Planned, Mapping[str, Any] | None], None]
-Attend = Callable[[Planned, Setup, RunFolder], AbstractContextManager[Observer]]
+Observe = Callable[[int, Planned, Mapping[str, Any] | None], bool | None]
+Player = Callable[[RunConfig, Setup, RunFolder, Observer], Result]
 
 
 def play_all(
@@ -37,13 +36,13 @@ def play_all(
     given: HandedOver = NOTHING,
     observe: Observe = lambda number, run, line: None,
     announce: Callable[[str], None] = lambda text: None,
-    attend: Attend = lambda run, setup, target: contextlib.nullcontext(ignore),
+    player: Player | None = None,
 ) -> None:
     """Play every run that is not finished yet; after an interruption, the same call continues.
 
     `observe(number, run, line)` is called for every round, and with None for every run that is done. Nothing is written
     before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
-    `announce` is told, before the first one, how many there are. `attend` gives a run an observer of its own.
+    `announce` is told, before the first one, how many there are. `player` plays a run; by default `play` itself.
     """
     whole = whole_plan(runs, folder)
     targets = _targets(runs, folder, given)
@@ -60,11 +59,10 @@ def play_all(
             if source is None:
                 setup = given.assemble(run.config)
 
-                def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> None:
-                    observe(number, run, line)
+                def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> bool | None:
+                    return observe(number, run, line)
 
-                with attend(run, setup, target) as attending:
-                    play(run.config, setup, target, all_of(tell, attending))
+                (player or play)(run.config, setup, target, tell)
             else:
                 score_elsewhere(folder / source.name, target.path, run.config)
         observe(number, run, None)

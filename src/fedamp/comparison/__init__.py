@@ -1,0 +1,1 @@
+"""A comparison from Python: `fedamp.compare`, and the table that it returns."""
