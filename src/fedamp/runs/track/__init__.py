@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,12 +75,12 @@ class Tracking:
     def _kept_out(self, name: str) -> Iterator[None]:
         """Turn whatever a tracker raises into one warning."""
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # between libraries; nobody here can do anything
+                yield
         except Exception as error:  # a tracker's faults are of all kinds, and none may cost a run
             why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            self.warn(
-                f"{name} could not log round by round ({why}); the run goes on without it, and its record is whole"
-            )
+            self.warn(f"{name} failed ({why}); the run goes on without it, and its record is whole")
             if self.started is not None:
                 self.started.pop(name, None)
 
