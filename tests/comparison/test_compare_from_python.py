@@ -148,7 +148,9 @@ def test_without_a_folder_nothing_is_left():
 def test_warnings_about_the_data_point_at_the_call():
     silos = [(x, np.zeros_like(y)) for x, y in three_silos()]
     with pytest.warns(FedampWarning, match="nothing to learn") as seen:
-        fedamp.compare("fedamp", clients=silos, model=lambda input_shape, num_outputs: net(input_shape, 2), rounds=1, steps=1)
+        fedamp.compare(
+            "fedamp", clients=silos, model=lambda input_shape, num_outputs: net(input_shape, 2), rounds=1, steps=1
+        )
     assert {each.filename for each in seen if each.category is FedampWarning} == {__file__}
 
 

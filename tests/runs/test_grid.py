@@ -70,7 +70,9 @@ def test_every_field_is_tuned_or_swept_or_neither():
     fields = {*RunConfig.__dataclass_fields__}
     assert {*grid.TUNED, *grid.SWEPT} <= fields
     assert not {*grid.TUNED} & {*grid.SWEPT}
-    assert [key for key in ("lr", "model.hidden", "method.sigma", "setting.share", "clients") if grid.is_tuned(key)] == [
+    assert [
+        key for key in ("lr", "model.hidden", "method.sigma", "setting.share", "clients") if grid.is_tuned(key)
+    ] == [
         "lr",
         "model.hidden",
         "method.sigma",
@@ -140,7 +142,9 @@ def test_the_table_says_what_was_chosen_and_of_how_many(fedamp_command):
 
 def test_a_setting_is_swept_and_needs_no_validation(fedamp_command):
     swept = ["--grid", "setting.share=0.5,0.9", "--grid", "label_noise=0.0,0.5"]
-    code, out, err = fedamp_command("compare", *QUICK, "--methods", "fedamp", *swept, "--out", "here", "--format", "csv")
+    code, out, err = fedamp_command(
+        "compare", *QUICK, "--methods", "fedamp", *swept, "--out", "here", "--format", "csv"
+    )
     assert code == 0, err
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len({row["block"] for row in rows}) == 4
@@ -168,7 +172,9 @@ def test_set_may_be_for_one_method(fedamp_command):
     assert told["fedamp"]["method"] == {"name": "fedamp", "sigma": 7}
 
 
-@pytest.mark.parametrize("tried", ["lr=0.01,-1", "batch_size=10,0", "model=mlp,nope", "model.hidden=64,no", "steps=1,x"])
+@pytest.mark.parametrize(
+    "tried", ["lr=0.01,-1", "batch_size=10,0", "model=mlp,nope", "model.hidden=64,no", "steps=1,x"]
+)
 def test_a_wrong_value_is_found_before_anything_runs(fedamp_command, monkeypatch, tried):
     monkeypatch.setattr(playing, "play", lambda *_: pytest.fail("a run was played"))
     given = ["compare", *QUICK, "--methods", "fedamp", "--grid", tried, "--validation", "0.2", "--out", "here"]

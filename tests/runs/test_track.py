@@ -125,7 +125,7 @@ def test_scores_that_are_not_finite(wandb):
     tracked = track.Tracked("name", Path("there"), Path("there"), {})
     Path("there").mkdir()
     warned = []
-    trackers = track.Tracking(["tensorboard", "mlflow", "wandb"], tracked, warned.append)
+    trackers = track.Tracking(["tensorboard", "wandb"], tracked, warned.append)
     trackers.round(line)
     trackers.close()
     assert warned == []
