@@ -17,12 +17,33 @@ import numpy as np
 
 CASES = {
     "cnn x 100": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
-    "mlp 512 x 300": "--model mlp --set model.hidden=512 --clients 300 --setting iid --method fedamp".split(),
+    "mlp 512 x 300": [
+        "--model",
+        "mlp",
+        "--set",
+        "model.hidden=512",
+        "--clients",
+        "300",
+        "--setting",
+        "iid",
+        "--method",
+        "fedamp",
+    ],
     "cnn-small x 100": ["--model", "cnn-small", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
     "resnet18 x 20": ["--model", "resnet18", "--clients", "20", "--setting", "iid", "--method", "fedamp"],
     "1 M-row csv": ["--data", "rows", "--label", "y", "--model", "logistic", "--method", "fedamp"],
     "cnn x 100, autoamp": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "autoamp"],
-    "cnn x 30, validation, alone": "--model cnn --clients 30 --validation 0.2 --alone --setting iid".split(),
+    "cnn x 30, validation, alone": [
+        "--model",
+        "cnn",
+        "--clients",
+        "30",
+        "--validation",
+        "0.2",
+        "--alone",
+        "--setting",
+        "iid",
+    ],
     "mlp x 100, looped": ["--clients", "100", "--setting", "iid", "--engine", "loop", "--method", "scaffold"],
 }
 QUICK = ["--rounds", "2", "--epochs", "1"]
@@ -82,7 +103,9 @@ def _write_rows(folder: Path) -> None:
         x = rng.normal(size=(250_000, 20))
         table = np.column_stack([x, x[:, 0] + x[:, 1] > 0])
         header = ",".join([*(f"a{i}" for i in range(20)), "y"])
-        np.savetxt(folder / f"silo-{silo}.csv", table, fmt=[*["%.4f"] * 20, "%d"], delimiter=",", header=header, comments="")
+        np.savetxt(
+            folder / f"silo-{silo}.csv", table, fmt=[*["%.4f"] * 20, "%d"], delimiter=",", header=header, comments=""
+        )
 
 
 if __name__ == "__main__":

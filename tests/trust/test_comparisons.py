@@ -232,7 +232,9 @@ def test_a_command_for_a_part_of_a_comparison_leaves_the_rest(fedamp_command):
 def test_what_is_done_needs_no_data_any_more(fedamp_command, monkeypatch):
     given = ["compare", *QUICK, "--methods", "fedamp", "--out", "here"]
     fedamp_command(*given)
-    monkeypatch.setattr("fedamp.runs.handed_over.assemble", lambda *_, **__: pytest.fail("it was made ready for nothing"))
+    monkeypatch.setattr(
+        "fedamp.runs.handed_over.assemble", lambda *_, **__: pytest.fail("it was made ready for nothing")
+    )
     assert fedamp_command(*given)[0] == 0
 
 

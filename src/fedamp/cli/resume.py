@@ -23,7 +23,7 @@ def resume_command(
     from fedamp.runs import compare
 
     if (folder / compare.PLAN).exists():
-        return play_comparison(compare.read_plan(folder), folder, data_dir, None, renderer("text"), track)
+        return play_comparison(compare.read_plan(folder), folder, data_dir, None, renderer("text"), track=track)
     run = read_run(folder)
     config = RunConfig.of(run.config)
     if config.setting.name == "federation" and run.finished and run.result is not None:

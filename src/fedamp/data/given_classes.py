@@ -36,7 +36,7 @@ def with_classes(
             _check(whose, column)
     labels = sorted_labels(labels_of(*(column for each in columns for column in each.values())))
     numbers = {label: number for number, label in enumerate(labels)}
-    coded = []
+    coded: list[Sequence[Any]] = []
     for parts, each in zip(pairs, columns, strict=True):
         changed = list(parts)
         for place, column in each.items():

@@ -1,4 +1,4 @@
-"""Whole tables handed over from Python (pandas, polars, pyarrow, Hugging Face, structured arrays): silos as from files."""
+"""Whole tables from Python (pandas, polars, pyarrow, Hugging Face, structured arrays): silos as from files."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.config.metrics import info
-from fedamp.records.beside_alone import LEVEL, sign_test
+from fedamp.records.beside_alone import LEVEL, paired_p, sign_test
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import WORDS
 
@@ -50,6 +50,7 @@ class Newcomer:
     worse: int
     error: float | None = None  # standard error of `gain` over the rows; None if it is not known for the metric
     weights: Mapping[str, float] | None = None  # in what it receives, by name, its own among them
+    p: float | None = None  # two-sided: how likely the two models would differ so much if they were equally good
 
     @property
     def gain(self) -> float | None:
@@ -61,7 +62,11 @@ class Newcomer:
     @property
     def verdict(self) -> str:
         """Whether joining pays, in a sentence; with few rows that cannot be told."""
-        p = min(1.0, 2 * min(sign_test(self.better, self.worse), sign_test(self.worse, self.better)))
+        p = (
+            two_sided(sign_test(self.better, self.worse), sign_test(self.worse, self.better))
+            if self.p is None
+            else self.p
+        )
         if self.better == self.worse == 0 and self.tested >= FEW:
             found = "joining changes nothing"
         elif p > LEVEL or not self.gain:
@@ -74,7 +79,7 @@ class Newcomer:
 
     def _by_how_much(self) -> str:
         if self.gain is None:
-            return "not finite"
+            return "no score to compare"
         metric = info(self.metric)
         unit = "points" if metric.unit == "%" else f"in {metric.short}"
         digits = ".1f" if metric.unit == "%" else ".4g"
@@ -111,6 +116,16 @@ class Newcomer:
     def of(cls, values: Mapping[str, Any]) -> Newcomer:
         """Return what `to_dict` gave."""
         return cls(**{name: value for name, value in values.items() if name != "verdict"})
+
+
+def two_sided(one: float, other: float) -> float:
+    """Return a two-sided p from the two one-sided ones."""
+    return min(1.0, 2 * min(one, other))
+
+
+def difference_p(metric: str, home: NDArray[np.float64], alone: NDArray[np.float64]) -> float:
+    """Return how likely the errors of two equally good models on the same rows would differ as much, either way."""
+    return two_sided(paired_p(metric, home, alone, 0), paired_p(metric, alone, home, 0))
 
 
 def paired(metric: str, home: NDArray[np.float64], alone: NDArray[np.float64]) -> tuple[int, int, float | None]:

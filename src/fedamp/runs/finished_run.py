@@ -72,6 +72,13 @@ def _of_result(result: Result) -> FinishedRun:
     if result.last_state is None and result.folder is not None:
         _check_finished(read_run(result.folder))
     last = result.last_state or read_last_state(result.folder or Path())
+    if result.model is None:
+        raise UserError(result.no_model)
+    if result.method is None:
+        raise UserError(
+            f"the method of {where} was given from Python ({result.config.method.name}); join the result of the run "
+            "itself, not of one that was loaded"
+        )
     return FinishedRun(where, result.config, result.facts, result.schema, result.method, result.model, last)
 
 

@@ -62,8 +62,8 @@ def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, S
     for name in pictured:
         named[name] = columns_of(name, named[name], label)
     # A list has no names: clients are called by their numbers, as ever.
-    samples = named if isinstance(clients, Mapping) else list(named.values())
-    shape: Any = tuple(samples) if isinstance(clients, tuple) else samples
+    parts = named if isinstance(clients, Mapping) else list(named.values())
+    shape: Any = tuple(parts) if isinstance(clients, tuple) else parts
     samples = lru_cache(maxsize=1)(partial(_samples, shape, values.get("held_out")))
     config = RunConfig.of({**values, "clients": len(named), "data": GIVEN, "setting": GIVEN})
     return config, lambda asked: given_material(samples(asked.seed), asked.task)

@@ -102,7 +102,7 @@ def on_a_line(points: dict[int, int], x: int) -> int:
     >>> on_a_line({2: 10, 4: 14}, 10), on_a_line({3: 5}, 3)
     (26, 5)
     """
-    (x1, y1), (x2, y2) = [*points.items()][0], [*points.items()][-1]
+    (x1, y1), *_, (x2, y2) = [*points.items(), *points.items()]
     return y2 if x1 == x2 else round(y2 + max(0.0, (y2 - y1) / (x2 - x1)) * (x - x2))
 
 

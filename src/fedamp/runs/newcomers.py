@@ -16,10 +16,10 @@ from fedamp.methods import Method
 from fedamp.methods.alone_beside import ALONE, AloneBeside, without_alone
 from fedamp.methods.newcomer import LISTENS, Joining
 from fedamp.records.last_state import LastState
-from fedamp.records.newcomers import Newcomer, named, paired
+from fedamp.records.newcomers import Newcomer, difference_p, named, paired
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN
-from fedamp.training.evaluate import sample_errors
+from fedamp.training.sample_errors import sample_errors
 
 if TYPE_CHECKING:  # a setup has its newcomers
     from fedamp.runs.result import Result
@@ -122,5 +122,6 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
         worse=worse,
         error=finite(error),
         weights=None if weights is None else named(weights.tolist(), [*joining.names, name]),
+        p=difference_p(result.summary.metric, *errors),
     )
     return replace(result, joined=newcomer, last_state=None)  # nobody joins a newcomer
