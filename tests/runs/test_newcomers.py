@@ -236,3 +236,12 @@ def test_one_at_a_time():
     joining = Joining(setup.method, State(0), 3)
     with pytest.raises(ValueError, match="one at a time"):
         joining.server_init(setup.w)
+
+
+def test_the_servers_schedule_goes_on():
+    """The newcomer's first round is the one after the run's last: alpha is what it would have been then."""
+    setup = assemble(RunConfig.of({**QUICK, "method": {"name": "fedamp", "alpha_every": 1, "form": "normalised"}}))
+    server, _ = setup.method.server_send(setup.method.server_init(setup.w), 2)
+    joining, w = Joining(setup.method, server, 2), setup.w[slice(0, 1)]
+    _, message = joining.server_send(joining.server_init(w), 1)
+    assert message["strength"].params.item() == pytest.approx(1 / 1e2)

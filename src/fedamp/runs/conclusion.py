@@ -70,6 +70,7 @@ def conclude(
         stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
         text = {"finished": finished, **result.to_dict()}
         journal.folder.finish(text, models, result.xi, stacks, last=result.last_state)
+        result = replace(result, last_state=None)  # it is in the folder: memory is for those who have none
     return result
 
 

@@ -100,7 +100,7 @@ class Result:
     no_model: str = ""  # why there is no model, if there is none
     newcomers: Newcomers | None = None  # what clients get that were kept out and joined afterwards
     joined: Newcomer | None = None  # of a newcomer's own run (`fedamp.join`): what it gets
-    last_state: LastState | None = field(default=None, repr=False)  # of a finished run, for newcomers
+    last_state: LastState | None = field(default=None, repr=False)  # for newcomers, if there is no folder
 
     @property
     def bmta(self) -> float:
