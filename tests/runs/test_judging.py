@@ -36,7 +36,7 @@ def rare(clients=4, one_class=(), share=0.25, noise=0.5, size=90, seed=0):
     return given
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "balanced-accuracy", "f1", "auc", "average-precision", "log-loss"])
+@pytest.mark.parametrize("metric", ["balanced-accuracy", "f1", "auc", "log-loss"])
 def test_both_ways_of_training_score_alike(metric):
     one, other = (
         fedamp.run(clients=rare(one_class=(1,)), metric=metric, engine=engine, validation=0.3, absent=0.3, **QUICK)
@@ -44,7 +44,7 @@ def test_both_ways_of_training_score_alike(metric):
     )
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
     assert one.summary.best_round == other.summary.best_round
-    assert np.isnan(one.scores[:, 1]).all() == (metric in ("f1", "auc", "average-precision"))
+    assert np.isnan(one.scores[:, 1]).all() == (metric in ("f1", "auc"))
     means = np.nanmean(one.scores, axis=1)
     better = np.argmax if info(metric).higher_is_better else np.argmin
     assert one.summary.best_round == better(means) + 1
@@ -136,6 +136,20 @@ def test_a_class_called_no_is_hardly_the_positive_one(tmp_path):
     assert not any("sorts last" in text for text in fedamp.run(**data, positive="nein").warnings)
 
 
+def test_at_the_shell(tmp_path):
+    flags = ["--data", "digits", "--setting", "iid", "--clients", "3", "--rounds", "1", "--epochs", "1", "--out", "run"]
+    with CliRunner().isolated_filesystem(tmp_path):
+        shown = CliRunner().invoke(app, ["run", *flags, "--metric", "auc"])
+        assert "best mean test ROC AUC" in shown.output
+        assert "balanced accuracy" in shown.output
+        again = CliRunner().invoke(app, ["run", *flags, "--metric", "auc", "--json"])
+        assert json.loads(again.output)["metric"] == "auc"
+        other = CliRunner().invoke(app, ["run", *flags, "--metric", "f1"])
+        assert "metric is 'auc' there and 'f1' here" in str(other.exception) + other.output
+        wrong = CliRunner().invoke(app, ["run", *flags, "--metric", "r2"])
+        assert "metric is 'r2', but the task is a classification; choose from accuracy" in str(wrong.exception)
+
+
 # -- worse off than alone ------------------------------------------------------------------------------------------
 
 
@@ -144,7 +158,7 @@ def test_a_few_rare_samples_raise_no_alarm(metric):
     """Two models that are equally good: over many clients with three positive samples, next to none is named."""
     task = scored_by(replace(CLASSIFICATION, positive=1), metric, 2)
     stream = torch.Generator().manual_seed(0)
-    named, tries = 0, 300
+    named, tries = 0, 200
     for client in range(tries):
         y = (torch.arange(100) < 3).long()
         truth = torch.randn(100, generator=stream) + 2 * y

@@ -1,6 +1,7 @@
 """Balanced class weights: those of the reference, of each client's own samples, and torch's own weighted loss."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 import fedamp
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
+from fedamp.runs.setup import assemble
 from fedamp.training.tasks_and_metrics import CLASSIFICATION
 from helpers import data
 
@@ -83,6 +85,19 @@ def test_the_loss_of_scores_stays_unweighted():
     with torch.no_grad():
         expected = F.cross_entropy(model(x), y).item()
     assert run.history[1]["test"]["own"]["loss"][0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "loop"])
+@pytest.mark.parametrize("sizes", [(40, 30, 25), (30, 30, 30)])
+def test_what_a_method_sees_of_the_training_loss_is_the_weighted_one(engine, sizes):
+    pairs = rare(sizes)
+    config = fedamp.RunConfig(data="given", setting="given", clients=3, class_weights="balanced", engine=engine)
+    setup = assemble(config, replace(Clients.of(pairs), test=Clients.of(pairs).train))
+    losses = setup.trainer.local(setup.clients, 1).loss(setup.w)
+    for i, (x, y) in enumerate(pairs):
+        model = setup.trainer.model.fresh().eval()
+        weight = setup.clients.class_weights[i].float()
+        assert losses[i].item() == pytest.approx(F.cross_entropy(model(x), y, weight=weight).item(), rel=1e-5)
 
 
 def test_a_regression_has_no_classes():

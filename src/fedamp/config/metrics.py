@@ -68,10 +68,11 @@ class MetricInfo:
         """Return a score, as it is shown, in words; `digits` are those of a percentage.
 
         >>> info("accuracy").text(97.126), info("rmse").text(0.51239), info("auc").text(0.9), info("auc").text(None)
-        ('97.13 %', '0.5124', '0.9000', 'not finite')
+        ('97.13 %', '0.5124', '0.9000', 'undefined')
         """
         if shown is None or not math.isfinite(shown):
-            return NOT_FINITE
+            # A model that is not finite has an AUC of 0: none at all has only who has no samples for one.
+            return UNDEFINED if self.shares and not self.pools else NOT_FINITE
         if self.unit == PERCENT:
             return f"{shown:.{digits}f} %"
         number = f"{shown:.4f}" if self.shares else f"{shown:.4g}"
@@ -88,7 +89,7 @@ class MetricInfo:
         ('97.1 %', 'RMSE 0.5124', 'AUC 0.9000')
         """
         text = self.text(shown, digits)
-        return text if self.name == "accuracy" or text == NOT_FINITE else f"{self.short} {text}"
+        return text if self.name == "accuracy" or text in (NOT_FINITE, UNDEFINED) else f"{self.short} {text}"
 
 
 _CLASSES, _NUMBERS = (CLASSIFICATION,), (REGRESSION,)

@@ -43,18 +43,30 @@ class Scores:
     loss: Tensor  # mean loss per sample
 
 
-def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test") -> Scores:
-    """Score each client's row on that client's `test`, `validation` or `train` samples."""
+def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", weighted: bool = False) -> Scores:
+    """Score each client's row on that client's `test`, `validation` or `train` samples.
+
+    `weighted` gives the loss of `train` samples as clients train by it: with their class weights, if they have any.
+    """
     held: Positions = getattr(clients, on)
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
+    by_class = clients.class_weights if weighted else None
     task, answers = trainer.task, _Answers(len(rows)) if trainer.task.judge is not None else None
     with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
-        scores = _stacked(trainer, clients, rows, held, answers) if trainer.config.engine == "stacked" else None
+        scores = (
+            _stacked(trainer, clients, rows, held, answers, by_class) if trainer.config.engine == "stacked" else None
+        )
         if scores is None:
             parts = [
                 _one(
-                    trainer, clients, rows[slice(i, i + 1)], number, held[i], None if answers is None else answers.of[i]
+                    trainer,
+                    clients,
+                    rows[slice(i, i + 1)],
+                    number,
+                    held[i],
+                    None if answers is None else answers.of[i],
+                    None if by_class is None else by_class[i],
                 )
                 for i, number in enumerate(clients.numbers)
             ]
@@ -113,11 +125,12 @@ def _one(
     number: int,
     positions: Tensor,
     answers: list[tuple[Tensor, Tensor]] | None = None,
+    by_class: Tensor | None = None,
 ) -> Tensor:
     """Return mean tally and loss of the client with this number, `(2,)`; its outputs go to `answers`."""
     total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
     for output, y in _passes(trainer, clients, row, number, positions):
-        total += _counts(trainer, output, y)
+        total += _counts(trainer, output, y, None if by_class is None else by_class[y])
         if answers is not None:
             answers.append((output.to(trainer.model.dtype), y))
     return total / len(positions)
@@ -148,14 +161,18 @@ def _masks(trainer: Trainer, key: Tensor, t: int) -> AbstractContextManager[obje
     return CoordinateDropout(key, t) if trainer.config.draws_when_scored else nullcontext()
 
 
-def _counts(trainer: Trainer, output: Tensor, y: Tensor) -> Tensor:
-    """Return the task's tally and the loss, both summed over the samples, `(2,)`."""
+def _counts(trainer: Trainer, output: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return the task's tally and the loss, both summed over the samples, `(2,)`.
+
+    Weights are 1 on average over all of a client's training samples: a weighted sum over as many is a mean.
+    """
     task, output = trainer.task, output.to(trainer.model.dtype)
-    return torch.stack([task.tally(output, y).double(), task.loss(output, y).double() * len(y)])
+    loss = task.loss(output, y).double() * len(y) if weight is None else (task.losses(output, y) * weight).sum()
+    return torch.stack([task.tally(output, y).double(), loss])
 
 
 def _stacked(
-    trainer: Trainer, clients: Clients, rows: Rows, held: Positions, answers: _Answers | None
+    trainer: Trainer, clients: Clients, rows: Rows, held: Positions, answers: _Answers | None, by_class: Tensor | None
 ) -> Tensor | None:
     """Return mean tally and loss of all clients, `(n, 2)`, or None if they hold unequal numbers of samples."""
     size = len(held[0])
@@ -167,7 +184,8 @@ def _stacked(
         x, y = clients.samples(torch.stack(held[part]))
         with torch.no_grad():
             output = outputs(trainer, rows[part], x, clients.numbers[part])
-            scores[part] = vmap(partial(_counts, trainer))(output, y)
+            weight = () if by_class is None else (by_class[part].gather(1, y),)
+            scores[part] = vmap(partial(_counts, trainer))(output, y, *weight)
         if answers is not None:
             for i, one, mine in zip(range(part.start, part.stop), output.to(trainer.model.dtype), y, strict=True):
                 answers.of[i] = [(one, mine)]

@@ -86,8 +86,11 @@ class LocalTraining(ABC):
         return mine[torch.from_numpy(kept).to(mine.device)]
 
     def loss(self, rows: Rows) -> Tensor:
-        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training."""
-        scores = evaluate(self.trainer, self.clients, rows, "train")
+        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training.
+
+        It is the loss that they train by, class weights included: what a method compares with its own steps.
+        """
+        scores = evaluate(self.trainer, self.clients, rows, "train", weighted=True)
         return scores.loss[:, None].to(self.clients.x.device)
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:

@@ -1,7 +1,8 @@
 """A federation in numbers, from the files that its server writes anyway: what `fedamp federation status --json` prints.
 
 It works whether the federation runs or not. Scores are those of the models that count, on each silo's test samples:
-accuracies from 0 to 1, or errors (RMSE) in the target's unit. Moments have their time zone. What is not known is null.
+accuracies from 0 to 1, errors (RMSE) in the target's unit, or what the plan's metric gives. Moments have their time
+zone. What is not known is null.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fedamp.config.metrics import metric_name
 from fedamp.federation.plan import Federation
 from fedamp.federation.plan_files import read_federation
 from fedamp.federation.server.commands import status
@@ -65,7 +67,8 @@ def overview(seen: Seen) -> dict[str, Any]:
     recent = [line["seconds"] for line in played(seen.run)[-RECENT:]]
     pace = median(recent) if recent else None
     silos = [_silo(seen, place) for place in range(len(seen.names))]
-    metric = "accuracy" if seen.trial is None else seen.trial.metric
+    plan = seen.federation.plan
+    metric = metric_name(plan.config.metric, plan.schema.task) if seen.trial is None else seen.trial.metric
     known = {silo["name"]: silo["score"] for silo in silos if silo["score"] is not None}
     worst = _worst(known, metric)
     return {
