@@ -35,8 +35,8 @@ def export_command(
 ) -> None:
     """Write a client's model as safetensors or ONNX, with a JSON file that says how to build and feed it."""
     from fedamp.records.client_names import name_or_number_note
-    from fedamp.records.reading import read_run
-    from fedamp.runs.export import export_all, export_client
+    from fedamp.runs.export import export_all
+    from fedamp.runs.loading import load
 
     if every == (client is not None):
         raise UserError("expected --client NAME or --all, one of them")
@@ -44,8 +44,8 @@ def export_command(
         for path in export_all(folder, out, take_home, form):
             say(str(path))
         return
-    path = export_client(folder, client, out, take_home, form)
-    facts = read_run(folder).facts
-    if note := name_or_number_note(client, facts.names, len(facts.names or ())):
+    run = load(folder)
+    if note := name_or_number_note(client, run.facts.names, len(run.chosen.models)):
         warn(note)
-    say(str(path))
+    for path in run.export(client, out, take_home, form):
+        say(str(path))

@@ -35,7 +35,6 @@ def export_client(
     `fedamp.records.take_home`, or "alone", the model that was trained alone; by default what the run says.
     `form` is "safetensors", "onnx" or "both".
     """
-    checks.one_of("format", form, FORMATS)
     run = load(folder)
     return export(run, run.client_number(client), folder, out, take_home, form)[0]
 
@@ -44,7 +43,6 @@ def export_all(
     folder: Path, out: Path | None = None, take_home: str | None = None, form: str = SAFETENSORS
 ) -> Iterator[Path]:
     """Write every client's model, as `export_client` does, to the folder `out`, by default the run's; yield files."""
-    checks.one_of("format", form, FORMATS)
     run = load(folder)
     if out is not None:
         try:
@@ -57,6 +55,7 @@ def export_all(
 
 def export(run: Result, number: int, folder: Path, out: Path | None, take_home: str | None, form: str) -> list[Path]:
     """Write one client's files; return those that hold the model. Nothing is written before all of it is checked."""
+    checks.one_of("format", form, FORMATS)
     if run.model is None:
         raise UserError(run.no_model)
     stem = stem_of(folder, out, default_name(number, run.facts.names, take_home))

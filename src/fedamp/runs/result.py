@@ -226,7 +226,11 @@ class Result:
         return said
 
     def export(
-        self, client: int | str, out: str | Path | None = None, take_home: str | None = None, format: str = "both"
+        self,
+        client: int | str,
+        out: str | Path | None = None,
+        take_home: str | None = None,
+        format: str = "safetensors",
     ) -> list[Path]:
         """Write a client's model as safetensors, ONNX or both, with a JSON of how to use it; return the files.
 
