@@ -173,6 +173,49 @@ MUTANTS = (
         "return entry, self.last_models[entry]",
         "tests/trust/test_kept_models.py -k by_validation_and_never",
     ),
+    # a model in use
+    Mutant(
+        "runs/result.py",
+        "module.load_state_dict(self.model.state_dict(rows[slice(number, number + 1)]))",
+        "module.load_state_dict(self.model.state_dict(rows[slice(0, 1)]))",
+        "tests/runs/test_predict.py -k every_way",
+    ),
+    Mutant(
+        "runs/loading.py",
+        'if known.get("code") != structure_digest(flat.module, builder):',
+        "if False:",
+        "tests/runs/test_loading.py -k 'ones_own or has_changed'",
+    ),
+    Mutant(
+        "runs/predictor.py",
+        "return (x.to(self.dtype) - self.per_channel(self.shift)) / self.per_channel(self.scale)",
+        "return x.to(self.dtype)",
+        "tests/runs/test_predict.py -k pictures",
+    ),
+    Mutant(
+        "runs/onnx_file.py",
+        "if not worst <= TOLERANCE:",
+        "if False:",
+        "tests/runs/test_onnx_file.py -k not_written",
+    ),
+    Mutant(
+        "runs/onnx_file.py",
+        "kind = torch.float32 if asked.schema.pictures else torch.float64",
+        "kind = torch.float32",
+        "tests/runs/test_onnx_file.py -k its_score",
+    ),
+    Mutant(
+        "records/client_names.py",
+        "        if client in known:",
+        "        if client in known and not client.isdigit():",
+        "tests/records/test_client_names.py",
+    ),
+    Mutant(
+        "data/silos/unlabelled_tables.py",
+        'if separator != ",":',
+        "if False:",
+        "tests/runs/test_bad_predictions.py -k decimals",
+    ),
     Mutant(
         "data/clients.py",
         "train = [positions[~unseen[self._originals(positions)]] for positions in train]",

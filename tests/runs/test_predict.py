@@ -177,6 +177,8 @@ def test_pictures_are_scaled_as_in_training():
     said = run.predict(clients.x[test], 3)  # bytes, as they were published
     right = 100 * float((torch.tensor(said.labels) == clients.y[test]).double().mean())
     assert right == pytest.approx(run.chosen.scores[3])
+    expected = run.client_model(3)(clients.samples(test)[0]).softmax(-1).detach()
+    np.testing.assert_allclose(said.probabilities, expected, atol=1e-6)
     assert said.classes == tuple(range(10))
     assert said.labels.dtype.kind == "i"
 
