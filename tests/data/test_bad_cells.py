@@ -147,9 +147,9 @@ def test_a_run_that_disagrees_with_its_schema(tmp_path, missing, settings, messa
 
 
 MERGED = {
-    "one fills and one refuses": ({"missing": "refuse"}, "missing of b is refuse and that of a is fill"),
-    "one fills and one drops": ({"missing": "drop"}, "give all silos the same --missing where each schema is made"),
-    "one indicates": ({"indicate": True}, "give all silos the same --indicate-missing"),
+    "one fills and one refuses": ({"missing": "refuse"}, "b was made with --missing refuse and a with --missing fill;"),
+    "one fills and one drops": ({"missing": "drop"}, "make the schemas again with the same flags in all silos"),
+    "one indicates": ({"indicate": True}, "b was made with --missing fill --indicate-missing and a with"),
 }
 
 

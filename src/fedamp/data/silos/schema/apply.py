@@ -12,7 +12,7 @@ from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.data.silos.schema.layout import layout_difference
-from fedamp.data.silos.schema.missing import check_known, lacking, with_kinds_of
+from fedamp.data.silos.schema.missing import check_known, lacking, way_of, with_kinds_of
 from fedamp.data.silos.targets import amounts
 from fedamp.errors import UserError
 
@@ -24,8 +24,9 @@ def check_agreed(schema: Schema, task: str, label: str | None, missing: str = "r
     check_known(schema)
     if missing not in ("refuse", schema.missing) or (indicate and not schema.indicate):
         which = "indicate_missing is True" if missing in ("refuse", schema.missing) else f"missing is {missing!r}"
-        says = f"with --missing {schema.missing}" + (" --indicate-missing" if schema.indicate else "")
-        raise UserError(f"{which}, but the schema was made {says}; leave it out, or make the schema again")
+        raise UserError(
+            f"{which}, but the schema was made with {way_of(schema)}; leave it out, or make the schema again"
+        )
     if task not in ("auto", schema.task):
         raise UserError(f"task is {task!r}, but the schema is for {schema.task}; make the schema again with --task")
     if label not in (None, schema.label) and (schema.label is not None or schema.columns is None):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.schema.definition import Schema, inputs_of, version_of
 from fedamp.data.silos.schema.layout import layout_difference
-from fedamp.data.silos.schema.missing import check_known
+from fedamp.data.silos.schema.missing import check_known, way_of
 from fedamp.data.silos.targets import sorted_labels
 from fedamp.errors import UserError
 
@@ -48,14 +48,11 @@ def merge(schemas: Sequence[Schema], names: Sequence[str]) -> Schema:
                 "column; name it with --label where each schema is made"
             )
         _check_dropped(schemas, names, schema, name)
-        for flag in ("missing", "indicate"):
-            ours, theirs = getattr(merged, flag), getattr(schema, flag)
-            if ours != theirs:
-                called = "--missing" if flag == "missing" else "--indicate-missing"
-                raise UserError(
-                    f"{flag} of {name} is {theirs} and that of {first} is {ours}; expected the same; give all silos "
-                    f"the same {called} where each schema is made"
-                )
+        if way_of(schema) != way_of(merged):
+            raise UserError(
+                f"{name} was made with {way_of(schema)} and {first} with {way_of(merged)}; expected the same; "
+                "make the schemas again with the same flags in all silos"
+            )
         difference = layout_difference(
             merged,
             schema.columns,

@@ -40,6 +40,11 @@ def check_known(schema: Schema) -> None:
         )
 
 
+def way_of(schema: Schema) -> str:
+    """Return the flags that a schema's way with missing cells was asked for by."""
+    return f"--missing {schema.missing}" + (" --indicate-missing" if schema.indicate else "")
+
+
 def with_kinds_of(schema: Schema, silo: RawSilo) -> RawSilo:
     """Return a silo whose columns without a known cell are of the schema's kind: numbers, or words.
 
