@@ -594,6 +594,43 @@ MUTANTS = (
         "if True:",
         "tests/federation/test_changed_data.py -k both_sides",
     ),
+    # missing cells
+    Mutant(
+        "data/silos/schema/apply.py",
+        "np.where(np.isnan(scaled), 0, scaled)",
+        "np.where(np.isnan(scaled), 1, scaled)",
+        "tests/data/test_missing.py -k by_hand",
+    ),
+    Mutant(
+        "data/silos/schema/merge.py",
+        "*(b.known(column), ",
+        "*(b.count, ",
+        "tests/data/test_missing.py -k merging_gives",
+    ),
+    Mutant(
+        "data/silos/schema/definition.py",
+        "column: max(zip(",
+        "column: min(zip(",
+        "tests/data/test_missing.py -k most_frequent",
+    ),
+    Mutant(
+        "data/silos/row_digests.py",
+        "block[np.isnan(block)] = np.nan",
+        "pass",
+        "tests/data/test_missing.py -k depend_neither",
+    ),
+    Mutant(
+        "runs/material.py",
+        "silos = [with_kinds_of(schema, silo) for silo in silos]",
+        "silos = list(silos)",
+        "tests/data/test_missing.py -k stays_on_its_side",
+    ),
+    Mutant(
+        "data/silos/leaving.py",
+        "if 0 < known < min_count <= rows",
+        "if False",
+        "tests/data/test_missing.py -k few_known",
+    ),
     # what leaves with a schema
     Mutant(
         "data/silos/leaving.py",

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from silo_files import one_line, silo, table_schema
 
+from fedamp.config import RunConfig
 from fedamp.data.silos.leaving import described, listing
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.row_digests import row_digests
@@ -17,6 +18,7 @@ from fedamp.data.silos.schema.missing import with_kinds_of
 from fedamp.data.silos.schema_file import schema_from_json, schema_to_json
 from fedamp.data.silos.warnings import schema_warnings, silo_warnings
 from fedamp.runs.export import how_to_encode
+from fedamp.runs.material import load_material
 
 NAN = np.nan
 COLUMNS = ("age", "sex", "seen")
@@ -142,6 +144,17 @@ def test_digests_depend_neither_on_the_fill_nor_on_the_rest_of_the_file():
     other = np.array([[5.0, np.frombuffer(b"\x01\0\0\0\0\0\xf8\xff", "<f8")[0]]])  # nan, written in other bits
     assert row_digests(replace(last, x=other)) == whole[0][2:]
     assert len({*whole[0]}) == 3
+
+
+def test_a_row_stays_on_its_side_when_its_file_gets_its_first_word(tmp_path):
+    columns, rows = "age,sex,y", [f"{age},,{age % 2}" for age in range(40, 80)]
+    (tmp_path / "a.csv").write_text("\n".join([columns, "1,F,0", "2,M,1"]))
+    digests = []
+    for more in ([], ["99,F,1"]):
+        (tmp_path / "b.csv").write_text("\n".join([columns, *rows, *more]))
+        clients = load_material(RunConfig(data=str(tmp_path), label="y", missing="fill")).clients
+        digests.append(clients.digests[2 : 2 + len(rows)])
+    assert digests[0] == digests[1]
 
 
 def test_newcomers_do_not_enter_the_schema():
