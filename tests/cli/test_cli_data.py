@@ -257,3 +257,25 @@ def test_bad_input_is_one_line_and_exit_code_2(fedamp_command, kind):
     assert err.count("\n") == 1, err
     for word in words:
         assert word in err, err
+
+
+def test_missing_cells_are_filled_and_the_export_says_with_what(fedamp_command):
+    for seed, name in enumerate(["a", "b"]):
+        write_csv(f"silos/{name}.csv", seed=seed)
+        path = Path(f"silos/{name}.csv")
+        lines = path.read_text().splitlines()
+        lines[3] = "," + lines[3].partition(",")[2]
+        path.write_text("\n".join(lines) + "\n")
+    arguments = ["--data", "silos", "--label", "outcome", "--model", "logistic", *QUICK, "--out", "here"]
+    code, _, err = fedamp_command("run", *arguments)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "a.csv: line 4, column 'age' is empty" in err
+    assert not Path("here").exists()
+    code, out, err = fedamp_command("run", *arguments, "--missing", "fill", "--indicate-missing", "--json")
+    assert code == 0, err
+    assert json.loads(out)["facts"]["input_shape"] == [3]
+    assert fedamp_command("export", "here", "--client", "0", "--out", "a.safetensors")[0] == 0
+    how = json.loads(Path("a.json").read_text())
+    assert how["inputs"] == ["age", "age is missing", "marker"]
+    assert how["indicators"] == {"age is missing": "age"}
+    assert how["fill"]["age"] == how["shift"][0]
