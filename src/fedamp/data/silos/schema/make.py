@@ -65,6 +65,7 @@ def _describe(silo: RawSilo, task: str, rare: Mapping[str, Collection[str]], mis
         for column in silo.words
         if column in words
     }
+    dates = tuple(column for column in silo.dates if column not in silo.unknown)
     missing_cells = {column: int(rows.sum()) for column, rows in silo.missing.items()}
     pictures = silo.x.dtype == np.uint8
     table = silo.columns is not None
@@ -100,14 +101,14 @@ def _describe(silo: RawSilo, task: str, rare: Mapping[str, Collection[str]], mis
         label=silo.label,
         dropped=silo.dropped,
         others=tuple(column for column in categories if len(categories[column]) < len(words[column])),
-        dates=tuple(column for column in silo.dates if column not in silo.unknown),
+        dates=dates,
         missing=missing,
         indicate=indicate,
         missing_cells=missing_cells,
         word_counts={column: tuple(words[column][word] for word in known) for column, known in categories.items()}
         if missing == "fill"
         else {},
-        version=version_of([column for column in silo.dates if column not in silo.unknown], missing),
+        version=version_of(dates, missing),
     )
 
 

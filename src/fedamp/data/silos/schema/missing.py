@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,14 +49,13 @@ def with_kinds_of(schema: Schema, silo: RawSilo) -> RawSilo:
 
     What is known of a row is then the same whether the rest of its file knows more or not.
     """
-    known = [column for column in silo.unknown if column in (schema.columns or ())]
-    if all((column in silo.words) == (column in schema.categories) for column in known):
+    empty = [column for column in silo.unknown if column in (schema.columns or ())]
+    if all((column in silo.words) == (column in schema.categories) for column in empty):
         return silo
-    wordy = {column for column in known if column in schema.categories}
+    nothing, no_word = np.full(len(silo), np.nan), np.full(len(silo), "")
+    words = {column: cells for column, cells in silo.words.items() if column not in empty}
+    words |= {column: no_word for column in empty if column in schema.categories}
     numbers: dict[str, Array] = dict(zip(silo.numeric, silo.x.T, strict=True))
-    words = {column: cells for column, cells in silo.words.items() if column not in known or column in wordy}
-    words |= {column: np.full(len(silo), "") for column in wordy}
-    numeric: Sequence[str] = [column for column in silo.columns or () if column not in words]
-    empty = np.full(len(silo), np.nan)
-    x = np.stack([numbers.get(column, empty) for column in numeric], axis=1) if numeric else np.empty((len(silo), 0))
+    numeric = [column for column in silo.columns or () if column not in words]
+    x = np.stack([numbers.get(column, nothing) for column in numeric], axis=1) if numeric else silo.x[:, :0]
     return replace(silo, x=x, words=words, dates=tuple(column for column in silo.dates if column in numeric))
