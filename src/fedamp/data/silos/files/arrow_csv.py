@@ -53,17 +53,20 @@ def read_by_arrow(content: bytes, separator: str, wanted: Wanted) -> Table:
         raise DoubtfulError from None
     if not len(table):
         raise DoubtfulError
-    return make_table(header, _Arrow({column: table[name] for column, name in used.items()}, separator), wanted)
+    columns = {column: table[name] for column, name in used.items()}
+    return make_table(header, _Arrow(columns, separator, _a_row_a_line(content, len(table))), wanted)
 
 
 class _Arrow(Source):
-    """The columns of a text file as pyarrow holds them; where a row stands, only the line reader knows."""
+    """The columns of a text file as pyarrow holds them; where a row stands, only the line reader knows for sure."""
 
-    def __init__(self, columns: dict[str, Any], separator: str) -> None:
-        self.columns, self.separator = columns, separator
+    def __init__(self, columns: dict[str, Any], separator: str, a_row_a_line: bool) -> None:
+        self.columns, self.separator, self.a_row_a_line = columns, separator, a_row_a_line
 
     def place(self, row: int) -> str:
-        raise DoubtfulError
+        if not self.a_row_a_line:
+            raise DoubtfulError
+        return f"line {row + 2}"  # after the header
 
     def cells(self, column: str) -> Cells:
         cells = cells_of(self.columns[column])
@@ -73,14 +76,19 @@ class _Arrow(Source):
 
     def feature(self, column: str, missing: str) -> Column:
         found = fast_feature(self.columns[column], self.separator)
-        if found is None:
+        if found is None or (found.lacking is not None and missing == "refuse"):
             return super().feature(column, missing)
-        if found.lacking is not None and missing == "refuse":
-            raise DoubtfulError
         return found
 
     def labels(self, column: str, missing: str) -> Column:
         return fast_labels(self.columns[column], self.separator) or super().labels(column, missing)
+
+
+def _a_row_a_line(content: bytes, rows: int) -> bool:
+    """Whether each row has a line of its own, and each line is a row: none is empty, none in the middle of a cell."""
+    if b'"' in content or content.count(b"\r") != content.count(b"\r\n"):
+        return False
+    return content.count(b"\n") + (not content.endswith(b"\n")) == rows + 1
 
 
 def _clear_quotes(content: bytes, separator: str) -> bool:
