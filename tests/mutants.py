@@ -631,6 +631,43 @@ MUTANTS = (
         "if False",
         "tests/data/test_missing.py -k few_known",
     ),
+    # how tables are read
+    Mutant(
+        "data/silos/files/arrow_csv.py",
+        "return bool(before.all() and after.all())",
+        "return True",
+        "tests/data/test_bad_tables.py -k 'after and quote'",
+    ),
+    Mutant(
+        "data/silos/files/arrow_columns.py",
+        "return values if finite == len(values) - numbers.null_count else None",
+        "return values",
+        "tests/data/test_arrow_csv.py -k both_readers",
+    ),
+    Mutant(
+        "data/silos/files/arrow_csv.py",
+        '(not content.endswith(b"\\n")) == rows + 1',
+        "1 >= rows",
+        "tests/data/test_arrow_csv.py -k both_readers",
+    ),
+    Mutant(
+        "data/silos/files/columns.py",
+        "if not known and perhaps:",
+        "if False:",
+        "tests/data/test_bad_tables.py -k dashes",
+    ),
+    Mutant(
+        "data/silos/files/decimals.py",
+        "settled = comma if",
+        "settled = True if",
+        "tests/data/test_bad_tables.py -k either",
+    ),
+    Mutant(
+        "data/silos/files/content.py",
+        "return content if not content.isascii() and _is_utf8(content) else",
+        "return",
+        "tests/data/test_table_files.py -k encodings",
+    ),
     # what leaves with a schema
     Mutant(
         "data/silos/leaving.py",
