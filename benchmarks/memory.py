@@ -69,28 +69,30 @@ def main() -> None:
             if "--data" in CASES[name]:
                 _write_rows(Path(place) / "rows")
             began = time.perf_counter()
-            said, asked = _said(CASES[name], place), time.perf_counter() - began
-            used, program = _used(CASES[name], place)
+            told, asked = said(CASES[name], place), time.perf_counter() - began
+            most, program = used(CASES[name], place)
             print(
-                f"{name:28} said {said / GIB:5.2f}  used {used / GIB:5.2f} GiB  {said / used - 1:+4.0%}  "
+                f"{name:28} said {told / GIB:5.2f}  used {most / GIB:5.2f} GiB  {told / most - 1:+4.0%}  "
                 f"(program {program / GIB:.2f}; dry run {asked:.0f} s)",
                 flush=True,
             )
 
 
-def _said(flags: list[str], place: str) -> int:
+def said(flags: list[str], place: str | Path) -> int:
+    """Return the bytes that a dry run says."""
     command = [sys.executable, "-m", "fedamp", "run", *flags, *QUICK, "--dry-run", "--json"]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=600)
     total: int = json.loads(done.stdout)["total"]
     return total
 
 
-def _used(flags: list[str], place: str) -> tuple[int, int]:
+def used(flags: list[str], place: str | Path) -> tuple[int, int]:
+    """Return the bytes that the run takes beyond the program, and those of the program itself."""
     out = tempfile.mkdtemp(dir=place)
     command = [sys.executable, "-c", MEASURED, "run", *flags, *QUICK, "--out", out]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True, timeout=3600)
-    _, used, program = done.stdout.splitlines()[-1].split()
-    return int(used), int(program)
+    _, most, program = done.stdout.splitlines()[-1].split()
+    return int(most), int(program)
 
 
 def _write_rows(folder: Path) -> None:

@@ -1,14 +1,19 @@
-"""`--dry-run`: what a run needs, from shapes alone."""
+"""`--dry-run`: what a run needs, measured with a miniature of it, or counted from shapes."""
 
 import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import torch
 
-from fedamp import seeds
+from fedamp import rows, seeds
 from fedamp.config import RunConfig
 from fedamp.methods import make_method
 from fedamp.rows import Rows
-from fedamp.runs import needs
+from fedamp.runs import needs, process_memory
+from fedamp.runs.miniature import play_miniature
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
 
@@ -23,9 +28,10 @@ def test_states_are_counted():
 
 
 def test_passes_are_those_of_the_batches():
-    setup = assemble(RunConfig(clients=5, epochs=3))
+    config = RunConfig(clients=5, epochs=3, rounds=7)
+    setup = assemble(config)
     sizes = [len(positions) for positions in setup.clients.train]
-    assert needs.needs(setup, 7).passes == 7 * 3 * sum(sizes)
+    assert needs.needs(config, setup).passes == 7 * 3 * sum(sizes)
     for size in (1, 5, 9, 20):
         for batching in (Batching(4, epochs=2), Batching(4, steps=7)):
             drawn = batching.draw(size, seeds.generator(0, "batches", 0, 1))
@@ -64,5 +70,74 @@ def test_needs_as_json(fedamp_command, tmp_path):
     assert code == 0, err
     need = json.loads(out)
     assert need["fits"]
-    assert need["total"] == need["data"] + need["models"] + need["training"]
+    assert need["measured"] == (needs.peak() is not None)
+    assert need["total"] > need["models"] > 0
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_miniature_is_a_run_of_some_clients():
+    """With the method's own states: what is kept from round to round is there, for fewer clients."""
+    for settings in ({}, {"alone": True, "validation": 0.2}, {"poisoned": (0,), "absent": 0.3}):
+        config = RunConfig(clients=10, rounds=5, **settings)
+        result = play_miniature(config, assemble(config), 4)
+        assert [line["round"] for line in result.history] == [0, 1, 2, 3]
+        assert len(result.models["own"].params) == 4
+
+
+def test_an_oracle_is_asked_about_fewer_clients():
+    config = RunConfig(clients=10, rounds=2, method={"name": "fedamp", "self_weight": "oracle"})
+    assert len(play_miniature(config, assemble(config), 4).models["own"].params) == 4
+
+
+def test_a_miniatures_bounds_are_in_proportion(monkeypatch):
+    seen = []
+    config = RunConfig(clients=10, rounds=1)
+    setup = assemble(config)
+    setup = replace(setup, trainer=setup.trainer.changed(chunk=5))
+    usual = rows.BLOCK
+
+    def watched(config, small):
+        seen.append((rows.BLOCK, small.trainer.chunks.size, sorted(map(len, small.clients.train))))
+
+    monkeypatch.setattr("fedamp.runs.miniature.play", watched)
+    play_miniature(config, setup, 2)
+    sizes = sorted(map(len, setup.clients.train))
+    assert seen == [(usual // 5, 1, [sizes[0], sizes[-1]])]
+    assert usual == rows.BLOCK
+
+
+def test_how_many_clients_are_tried():
+    assert needs.miniatures(3, 1000) == [3]
+    assert needs.miniatures(100, 1000) == [12, 25]
+    assert needs.miniatures(20, 1 << 26) == [2, 4], "large models: few clients"
+
+
+def test_memory_that_is_freed_again_is_seen():
+    if not process_memory.forget_peak():
+        pytest.skip("the system does not tell")
+    before = process_memory.peak()
+    assert before < process_memory.resident() + (1 << 26)
+    del_me = bytearray(1 << 28)
+    del del_me
+    assert process_memory.peak() - before > 0.9 * (1 << 28)
+
+
+def test_where_the_system_does_not_tell_it_is_counted(monkeypatch):
+    monkeypatch.setattr(process_memory, "STATUS", Path("/nowhere"))
+    config = RunConfig(clients=5)
+    setup = assemble(config)
+    need = needs.needs(config, setup, process_memory.resident())
+    assert not need.measured
+    assert need.total == need.data + need.models + needs.training(setup)
+    assert "counted from shapes" in "".join(needs.in_words(need, config, setup)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not process_memory.forget_peak(), reason="the system does not tell how much a process holds")
+@pytest.mark.parametrize("case", ["mlp 512 x 300", "cnn-small x 100", "mlp x 100, looped"])
+def test_what_is_said_is_what_is_used(tmp_path, case):
+    """Within a quarter: the run and its dry run, each in a process of its own."""
+    measure = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "memory.py"))
+    said = measure["said"](measure["CASES"][case], tmp_path)
+    used, _ = measure["used"](measure["CASES"][case], tmp_path)
+    assert abs(said / used - 1) < 0.25

@@ -61,8 +61,9 @@ def _arrow(table: Any) -> Any:
             return table.to_arrow()
         return table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+        why = ": ".join(str(part) for part in reversed(error.args))  # the column comes last
         raise UserError(
-            f"a {type(table).__name__} that can't be read as a table ({one_line(' '.join(str(error).split()), 100)}); "
+            f"a {type(table).__name__} that can't be read as a table ({one_line(' '.join(why.split()), 140)}); "
             "expected one kind of value in each column, and each name once"
         ) from None
 

@@ -55,9 +55,10 @@ def data_digest(material: Material) -> str:
     clients: Clients = material.clients
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
-    words = json.dumps([schema, material.facts.names, material.task.name, material.num_outputs])
     if material.everyone is not None:  # their schema depends on who is kept out, and so on the seed
         return _tensors([], json.dumps([material.everyone, material.task.name, material.num_outputs]))
+    known = [schema, material.facts.names, material.task.name, material.num_outputs]
+    words = json.dumps(known if material.facts.labels is None else [*known, material.facts.labels])
     return _tensors([clients.x, clients.y, *scaling], words)
 
 
