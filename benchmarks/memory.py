@@ -1,4 +1,6 @@
-"""How much memory runs take at their peak, beside what `fedamp run --dry-run` says: python benchmarks/memory.py [NAME ...].
+"""How much memory runs take at their peak, beside what `fedamp run --dry-run` says.
+
+    python benchmarks/memory.py [NAME ...]
 
 Both are what a process grows by, beyond the program itself: everything that a run imports is there already. Each run is
 a process of its own, on the CPU, with 2 rounds of 1 pass (memory does not depend on them) and a record in a folder.
@@ -15,36 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
+IID = "--setting iid --clients"
 CASES = {
-    "cnn x 100": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
-    "mlp 512 x 300": [
-        "--model",
-        "mlp",
-        "--set",
-        "model.hidden=512",
-        "--clients",
-        "300",
-        "--setting",
-        "iid",
-        "--method",
-        "fedamp",
-    ],
-    "cnn-small x 100": ["--model", "cnn-small", "--clients", "100", "--setting", "iid", "--method", "fedamp"],
-    "resnet18 x 20": ["--model", "resnet18", "--clients", "20", "--setting", "iid", "--method", "fedamp"],
-    "1 M-row csv": ["--data", "rows", "--label", "y", "--model", "logistic", "--method", "fedamp"],
-    "cnn x 100, autoamp": ["--model", "cnn", "--clients", "100", "--setting", "iid", "--method", "autoamp"],
-    "cnn x 30, validation, alone": [
-        "--model",
-        "cnn",
-        "--clients",
-        "30",
-        "--validation",
-        "0.2",
-        "--alone",
-        "--setting",
-        "iid",
-    ],
-    "mlp x 100, looped": ["--clients", "100", "--setting", "iid", "--engine", "loop", "--method", "scaffold"],
+    name: flags.split()
+    for name, flags in {
+        "cnn x 100": f"--model cnn {IID} 100 --method fedamp",
+        "mlp 512 x 300": f"--model mlp --set model.hidden=512 {IID} 300 --method fedamp",
+        "cnn-small x 100": f"--model cnn-small {IID} 100 --method fedamp",
+        "resnet18 x 20": f"--model resnet18 {IID} 20 --method fedamp",
+        "1 M-row csv": "--data rows --label y --model logistic --method fedamp",
+        "cnn x 100, autoamp": f"--model cnn {IID} 100 --method autoamp",
+        "cnn x 30, validation, alone": f"--model cnn {IID} 30 --validation 0.2 --alone",
+        "mlp x 100, looped": f"{IID} 100 --engine loop --method scaffold",
+    }.items()
 }
 QUICK = ["--rounds", "2", "--epochs", "1"]
 GIB = 1 << 30

@@ -102,7 +102,8 @@ def on_a_line(points: dict[int, int], x: int) -> int:
     >>> on_a_line({2: 10, 4: 14}, 10), on_a_line({3: 5}, 3)
     (26, 5)
     """
-    (x1, y1), *_, (x2, y2) = [*points.items(), *points.items()]
+    known = list(points.items())
+    (x1, y1), (x2, y2) = known[0], known[-1]
     return y2 if x1 == x2 else round(y2 + max(0.0, (y2 - y1) / (x2 - x1)) * (x - x2))
 
 
