@@ -58,7 +58,11 @@ def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, S
                 "for all clients, or (x, y) for all"
             )
         return _configured(values, partial(silos_of_tables, named))
-    _refuse({k: v for k, v in values.items() if not (pictured and k == "label")}, OF_TABLES, "no client gives a table")
+    _refuse(
+        {k: v for k, v in values.items() if not (pictured and k == "label")},
+        OF_TABLES,
+        "clients are given with their samples, as (x, y)",
+    )
     for name in pictured:
         named[name] = columns_of(name, named[name], label)
     # A list has no names: clients are called by their numbers, as ever.
