@@ -18,6 +18,8 @@ WORDS = ["F", " M", "M ", "0x1A", "1_0", "+", "nan(1)", "é", "٣", "a b", "none
 MISSING = ["", " ", "NA", "NaN", "?", ".", "-", "None", "null", "\u00a0"]
 DATES = ["2024-01-31", "1969-12-31 06:00", "9999-12-31", "31.1.2024", "2024-01-31T08:30:00.123456", "0001-01-01"]
 KINDS = [NUMBERS, COMMAS, WORDS, DATES, [*NUMBERS, *MISSING], [*COMMAS, *MISSING], [*WORDS, *MISSING]]
+TIMES = ["2024-02-29 08:30", "1969-12-31T23:59:59.999999", "9999-12-31 23:59", "0100-01-01 00:00:00.5"]
+KINDS += [TIMES, [*TIMES, *MISSING], [*TIMES, "2023-02-29 08:30"], [*TIMES, "2024-01-01 24:00"]]
 KINDS += [[*DATES, *MISSING], MISSING, [*NUMBERS, *WORDS], ["inf", "1e999", "1"]]
 
 

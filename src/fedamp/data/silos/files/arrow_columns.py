@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 from fedamp.data.silos.cells import MISSING, PERHAPS_MISSING
 from fedamp.data.silos.files.columns import Cells, Column
+from fedamp.data.silos.files.dates import DAY
 from fedamp.data.silos.files.decimals import GROUP_COMMA, GROUP_POINT, NO_MARKS, WITH_COMMAS, Marks
 
 FEW = 2**14  # different cells that are looked at one by one: no column of words has more
+TIMES = r"\A(?:[1-9][0-9]{3}|0[1-9][0-9]{2})-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?\z"
 LARGEST = 2.0**62  # whole numbers beyond may not be labels as they stand
 
 
 def cells_of(column: Any) -> Cells:
     """Return a column's cells with each different text once, blanks around it removed; null is empty."""
-    coded = column.combine_chunks().dictionary_encode()
+    coded = column.dictionary_encode().combine_chunks()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     texts = [text.strip() for text in coded.dictionary.to_pylist()]
     if coded.null_count:
@@ -39,6 +41,7 @@ def fast_feature(column: Any, separator: str) -> Column | None:
     trimmed = pc.utf8_trim_whitespace(column)
     lacking = pc.is_in(pc.utf8_lower(trimmed), value_set=_array([*MISSING, *PERHAPS_MISSING]))
     known = pc.if_else(lacking, None, trimmed)
+    dates = False
     values = _numbers(known)
     if values is not None:
         marks = NO_MARKS if separator == "," else _marks(known, ".", GROUP_POINT)
@@ -46,11 +49,11 @@ def fast_feature(column: Any, separator: str) -> Column | None:
         values = _numbers(pc.replace_substring(known, ",", "."))
         marks = _marks(known, ",", GROUP_COMMA)
     else:
-        return None
+        values, marks, dates = _times(known), NO_MARKS, True
     absent = lacking.to_numpy()
     if values is None or marks is None or absent.all():
         return None
-    return Column(values, absent if absent.any() else None, marks=marks)
+    return Column(values, absent if absent.any() else None, dates, marks)
 
 
 def fast_labels(column: Any, separator: str) -> Column | None:
@@ -106,3 +109,33 @@ def _array(texts: list[str]) -> Any:
     import pyarrow as pa
 
     return pa.array(texts)
+
+
+def _times(column: Any) -> NDArray[np.float64] | None:
+    """Return a column of days with times, without a zone, as days; None if some cell is another text."""
+    from pyarrow import ArrowInvalid, timestamp
+    from pyarrow import compute as pc
+
+    if not pc.all(pc.match_substring_regex(column, TIMES)).as_py():
+        return None
+    try:
+        return days_in(pc.cast(column, timestamp("us")))
+    except ArrowInvalid:  # no such day
+        return None
+
+
+def days_in(column: Any) -> NDArray[np.float64]:
+    """Return dates and times as days since 1970-01-01, null as nan; pyarrow keeps times with a zone in UTC."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+    from pyarrow import types
+
+    if types.is_date32(column.type):
+        column = pc.cast(column, pa.timestamp("s"))
+    unit = "ms" if types.is_date64(column.type) else column.type.unit
+    ticks = {"s": DAY // 10**6, "ms": DAY // 1000, "us": DAY, "ns": DAY * 1000}[unit]
+    since = pc.cast(column, pa.int64())
+    days, rest = np.divmod(pc.fill_null(since, 0).to_numpy(), ticks)
+    numbers = days + rest / ticks
+    numbers[pc.is_null(since).to_numpy()] = np.nan
+    return np.asarray(numbers, dtype=np.float64)

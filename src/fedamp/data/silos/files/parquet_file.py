@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.data.silos.cells import label_name
-from fedamp.data.silos.files.arrow_columns import cells_of
+from fedamp.data.silos.files.arrow_columns import cells_of, days_in
 from fedamp.data.silos.files.columns import CURE, LABEL_CURE, Cells, Column
-from fedamp.data.silos.files.dates import DAY
 from fedamp.data.silos.files.table import Source, Table, Wanted, make_table
 from fedamp.data.silos.one_line import brief, one_line
 from fedamp.errors import UserError
@@ -73,7 +72,7 @@ class _Parquet(Source):
         values = self.columns[column]
         if types.is_string(values.type):
             return super().feature(column, missing)
-        numbers = _days(values) if types.is_temporal(values.type) else _floats(values)
+        numbers = days_in(values) if types.is_temporal(values.type) else _floats(values)
         lacking = np.isnan(numbers)
         infinite = np.isinf(numbers)
         if infinite.any():
@@ -149,21 +148,3 @@ def _floats(column: Any) -> NDArray[np.float64]:
             return np.asarray(whole, dtype=np.float64)
     values: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return values
-
-
-def _days(column: Any) -> NDArray[np.float64]:
-    """Return dates and times as days since 1970-01-01, null as nan; pyarrow keeps times with a zone in UTC."""
-    import pyarrow as pa
-    from pyarrow import compute as pc
-    from pyarrow import types
-
-    if types.is_date32(column.type):
-        return _floats(pc.cast(column, pa.int32()))
-    unit = "ms" if types.is_date64(column.type) else column.type.unit
-    ticks = {"s": DAY // 10**6, "ms": DAY // 1000, "us": DAY, "ns": DAY * 1000}[unit]
-    since = pc.cast(column, pa.int64())
-    values = pc.fill_null(since, 0).to_numpy()
-    days, rest = np.divmod(values, ticks)
-    numbers = days + rest / ticks
-    numbers[np.asarray(pc.is_null(since))] = np.nan
-    return np.asarray(numbers, dtype=np.float64)
