@@ -1,5 +1,6 @@
 """What `silo check` finds before a silo goes online."""
 
+import gzip
 import http.server
 import json
 import ssl
@@ -8,9 +9,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
 
+from fedamp.config import RunConfig
 from fedamp.config.reply_limits import Rules
+from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.schema import make_schema
 from fedamp.federation import provision
+from fedamp.federation.plan import Plan
 from fedamp.federation.processes import ports
 from fedamp.federation.silo import checkup
 from federation.provisioned import NAMES, make_plan, mode, silo_data
@@ -52,6 +60,26 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
     assert code == 2
     assert "fault" in out
     assert err == "fedamp: 1 fault: not ready yet\n"
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "tsv", "parquet"])
+def test_a_silo_has_its_table_in_any_kind_of_file(tmp_path, kind):
+    text = "id;age;crp;died\n" + "".join(f"{i};{20 + i};{i},5;{i % 2}\n" for i in range(30))
+    agreed = tmp_path / "agreed.csv"
+    agreed.write_text(text)
+    raw = read_silo(agreed, "died", ["id"])
+    schema = make_schema([raw])
+    config = RunConfig(data="test", setting="natural", clients=2, model="logistic", label="died", rounds=1)
+    data = tmp_path / f"own.{kind}"
+    if kind == "parquet":
+        rows = {"crp": raw.x[:, 1], "age": raw.x[:, 0], "id": ["x"] * 30, "died": raw.y}
+        parquet.write_table(pa.table(rows), data)
+    else:
+        data.write_bytes(gzip.compress(text.encode()) if kind == "csv.gz" else text.replace(";", "\t").encode())
+    provision.init(tmp_path / "fed", ["a", "b"], Plan("test", config, schema), Rules(), ["localhost"], 9092, None)
+    found = list(checkup.check(tmp_path / "fed" / "bundles" / "a", data, offline=True))
+    assert [each.fault for each in found if each.fault] == []
+    assert "30 rows" in next(each.note for each in found if each.what == "data")
 
 
 def test_a_server_that_is_away_or_another_is_told(tmp_path):
