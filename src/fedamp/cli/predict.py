@@ -16,7 +16,10 @@ NewRows = Annotated[
     Path, typer.Argument(help="A csv file with the columns that the model learned from; for arrays an npz file with x.")
 ]
 Out = Annotated[Path | None, Flag("--out", help="File to write; by default NAME-predictions.csv beside the rows.")]
-Id = Annotated[str | None, Flag("--id", help="A column that identifies rows: it is copied, and is no input.")]
+Id = Annotated[
+    str | None,
+    Flag("--id", help="A column that identifies rows, to be copied; it need not be one that the model learned from."),
+]
 Encoding = Annotated[str | None, Flag(help="Encoding of the file, if it is not utf-8, say cp1252.")]
 Force = Annotated[bool, Flag("--force", help="Overwrite the file of predictions if it is there.")]
 
