@@ -212,6 +212,21 @@ def test_numbers_are_as_wide_as_in_training(tmp_path):
     assert (again.predict(x, 0).values == run.client_model(0)(x)[:, 0].detach().numpy()).all()
 
 
+def test_new_files_are_in_the_encoding_of_the_old_ones(tmp_path):
+    rows = [f"{'Süd' if i % 2 else 'Nord'},p{i},{150 + i},{'ja' if i % 3 else 'nein'}" for i in range(60)]
+    text = "\n".join(["klinik,patient,größe,krank", *rows])
+    (tmp_path / "all.csv").write_bytes(text.encode("cp1252"))
+    run = fedamp.run(
+        data=str(tmp_path / "all.csv"), silo_column="klinik", label="krank", drop=["patient"], encoding="cp1252",
+        rounds=1, out=tmp_path / "run",
+    )  # fmt: skip
+    said = fedamp.load(tmp_path / "run").predict(tmp_path / "all.csv", "Süd", id="patient")
+    utf8 = tmp_path / "new.csv"
+    utf8.write_text("größe\n150\n151\n", encoding="utf-8")
+    assert said.ids[1][:2] == ["p0", "p1"]
+    assert (run.predict(utf8, "Süd").probabilities == said.probabilities[:2]).all()
+
+
 def test_nothing_is_said_where_nothing_is_wrong(place):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -48,6 +48,7 @@ class Predictor:
     shift: tuple[float, ...] = ()  # without a schema a model sees (x - shift) / scale; none: samples as they are
     scale: tuple[float, ...] = ()
     precision: str = "fp32"  # as in training
+    encoding: str | None = None  # of the silos' files, and so of new ones unless another is named
 
     @property
     def dtype(self) -> torch.dtype:
@@ -61,6 +62,7 @@ class Predictor:
         """
         if id is not None:
             check_id(id)
+        encoding = encoding or self.encoding
         schema, ids, lines = self.schema, None, list[str]()
         if isinstance(data, str | os.PathLike):
             data = Path(data)

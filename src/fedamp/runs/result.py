@@ -203,6 +203,7 @@ class Result:
             shift=tuple(facts.shift or ()),
             scale=tuple(facts.scale or ()),
             precision=facts.precision or "fp32",
+            encoding=self.config.encoding,
         )
 
     def predict(

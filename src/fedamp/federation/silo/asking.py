@@ -50,6 +50,7 @@ def own_predictor(bundle: Path, model: str | None = None) -> tuple[str, Predicto
         input_shape=schema.input_shape,
         schema=schema,
         label=plan.config.label,
+        encoding=plan.config.encoding,
     )
 
 
