@@ -1,5 +1,9 @@
-"""What is left out of the tests where Flower is not installed: the deployment is an extra."""
+"""What is left out of the tests where an optional library is not installed: Flower, trackers."""
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("flwr") else ["src/fedamp/federation/*", "tests/federation/*"]
+OF = {
+    "flwr": ["src/fedamp/federation/*", "tests/federation/*"],
+    **{name: [f"src/fedamp/runs/track/to_{name}.py"] for name in ("tensorboard", "mlflow", "wandb")},
+}
+collect_ignore_glob = [path for library, paths in OF.items() if not find_spec(library) for path in paths]

@@ -34,7 +34,7 @@ MUTANTS = (
     # what clients take home
     Mutant(
         "records/take_home.py",
-        "power = 1 if higher_is_better(metric) else 2",
+        "power = info(metric).power",
         "power = 1",
         "tests/records/test_take_home.py -k pooling",
     ),
@@ -89,8 +89,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/identity.py",
-        "first = _tensors([w.params, w.buffers], code_digest(flat.module))",
-        'first = ""',
+        "return _tensors([w.params, w.buffers], code_digest(flat.module))",
+        'return ""',
         "tests/trust/test_identity.py -k 'from_python_is_refused and first'",
     ),
     Mutant(
@@ -274,20 +274,20 @@ MUTANTS = (
     ),
     # export
     Mutant(
-        "runs/export.py",
-        "read_models(run.path / (MODELS if why == LAST else BEST))",
-        "read_models(run.path / MODELS)",
+        "runs/result.py",
+        "return entry, self.best_models.get(entry, self.last_models[entry])",
+        "return entry, self.last_models[entry]",
         "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
     ),
     Mutant(
         "runs/export.py",
-        'return entry, validated or result["models"][entry], LAST',
-        'return entry, {**result["models"][entry], "scores": result["per_client"]}, LAST',
+        '"test": finite(kept.scores[number])',
+        '"test": finite(run.summary.per_client[number])',
         "tests/trust/test_kept_models.py -k exported_score",
     ),
     Mutant(
-        "runs/export.py",
-        "if trained != structure_digest(module, builder):",
+        "runs/loading.py",
+        'if known.get("code") != structure_digest(flat.module, builder):',
         "if False:",
         "tests/trust/test_identity.py -k edited_since",
     ),
@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/compare/twins.py",
-        "if run.config.alone:",
+        "if run.config.alone or run.config.newcomers:",
         "if False:",
         "tests/runs/test_with_alone.py -k comparison",
     ),

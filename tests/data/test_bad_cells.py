@@ -111,7 +111,7 @@ def test_settings_that_make_no_sense(tmp_path, settings, message):
 
 
 def test_samples_from_python_have_no_cells_to_fill():
-    with pytest.raises(UserError, match="missing is 'fill', but clients are given with their samples; leave one out"):
+    with pytest.raises(UserError, match=r"missing is 'fill', but clients are given with their samples, as \(x, y\)"):
         fedamp.run(clients=[(np.zeros((4, 2)), np.array([0, 1, 0, 1]))], missing="fill")
 
 

@@ -279,5 +279,5 @@ def test_a_data_sets_run_takes_arrays(tmp_path):
 
 
 def test_tables_are_joined_by_files(finished):
-    with pytest.raises(UserError, match="expected a csv file of the newcomer's rows, not arrays"):
+    with pytest.raises(UserError, match="expected a file or a table of its rows, not arrays"):
         fedamp.join(finished / "run", (np.ones((5, 4)), np.ones(5)))

@@ -126,7 +126,8 @@ def test_a_configuration_without_it_is_written_as_before():
 
 
 def test_the_needs_count_both_trainings():
-    one, two = (needs(assemble(RunConfig(clients=5, alone=alone)), 4) for alone in (False, True))
+    configs = [RunConfig(clients=5, rounds=4, alone=alone) for alone in (False, True)]
+    one, two = (needs(config, assemble(config)) for config in configs)
     assert two.passes == 2 * one.passes
     assert two.models > one.models
 

@@ -13,7 +13,7 @@ from fedamp.config import Named
 from fedamp.data.clients import Clients
 from fedamp.records.reading import RunRecord, read_runs
 from fedamp.report import as_markdown, as_text, comparison_table, write_report
-from fedamp.runs import compare, given, material, setup
+from fedamp.runs import compare, handed_over, material, setup
 from fedamp.runs.compare import playing
 from paper import experiments, results
 from paper import run as paper_run
@@ -313,7 +313,7 @@ def nonsense(monkeypatch):
         if on == "validation":
             monkeypatch.setattr(Clients, "hold_out", hold_out)
         elif on == "test":
-            for where in (setup, material, given, paper_run):
+            for where in (setup, material, handed_over, paper_run):
                 monkeypatch.setattr(where, "load_material", load_material)
 
     return begin

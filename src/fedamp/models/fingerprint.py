@@ -30,6 +30,8 @@ LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {str(Path(errors.__file__).resolve().parent), str(Path(torch.__file__).resolve().parent)}
 )
+PACKAGES = frozenset({"site-packages", "dist-packages"})
+"""What folders of installed packages are called."""
 MODULE = frozenset(vars(nn.Module()))
 """What every module has: its parts, values and hooks, which are read one by one."""
 RECORDED_AS = {
@@ -62,7 +64,10 @@ def is_own(name: str | None) -> bool:
     file = getattr(sys.modules.get(name or ""), "__file__", None)
     if file is None:
         return name == "__main__"  # a notebook, or a prompt
-    return not str(Path(file).resolve()).startswith(tuple(folder + os.sep for folder in LIBRARIES))
+    path = Path(file).resolve()
+    # Packages may be installed in several places: for one user, for the system, for an environment below this one.
+    installed = not PACKAGES.isdisjoint(path.parts)
+    return not installed and not str(path).startswith(tuple(folder + os.sep for folder in LIBRARIES))
 
 
 class _Reader:

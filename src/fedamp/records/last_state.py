@@ -12,12 +12,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from fedamp.errors import UserError
-from fedamp.files import write_whole
 from fedamp.records.checkpoints import state_of, state_tensors
 from fedamp.records.reading import STATE
+from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import Rows, State
 
 
@@ -28,10 +27,10 @@ class LastState:
     k: int
     server: State
 
-    def to_bytes(self) -> bytes:
-        """Return it as the contents of a file."""
-        header = {"k": self.k, "num_clients": self.server.num_clients}
-        return save(state_tensors("server", self.server), metadata={"fedamp": json.dumps(header)})
+    @property
+    def header(self) -> str:
+        """What its file says besides the tensors."""
+        return json.dumps({"k": self.k, "num_clients": self.server.num_clients})
 
     def to(self, device: torch.device) -> LastState:
         """Return the same on a device."""
@@ -52,12 +51,17 @@ class LastState:
 
     def digest(self) -> str:
         """Return a short digest: by it a newcomer's record says which run it joined."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()[:16]
+        total = hashlib.sha256(self.header.encode())
+        for name, tensor in sorted(state_tensors("server", self.server).items()):
+            array = tensor.detach().cpu().contiguous().numpy()
+            total.update(f"{name} {array.dtype} {array.shape}".encode())
+            total.update(array.tobytes())
+        return total.hexdigest()[:16]
 
 
 def write_last_state(folder: Path, last: LastState) -> None:
     """Write it to a run's folder."""
-    write_whole(folder / STATE, last.to_bytes())
+    write_tensors(folder / STATE, state_tensors("server", last.server), {"fedamp": last.header})
 
 
 def read_last_state(folder: Path) -> LastState:

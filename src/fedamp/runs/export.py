@@ -90,6 +90,7 @@ def _how(run: Result, number: int, entry: str, kept: Kept) -> dict[str, Any]:
         "shift": facts.shift or [0.0],  # samples that were given from Python are taken as they are
         "scale": facts.scale or [1.0],
         **({} if run.schema is None else how_to_encode(run.schema)),
+        **({} if facts.labels is None else {"labels": facts.labels}),
         "client": number,
         **({} if facts.names is None else {"name": facts.names[number]}),
         "entry": entry,

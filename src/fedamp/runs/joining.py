@@ -13,6 +13,7 @@ from torch import nn
 from fedamp import checks
 from fedamp.config import Named, RunConfig
 from fedamp.config.run_config import GIVEN
+from fedamp.data.silos.read import silo_name
 from fedamp.errors import UserError
 from fedamp.methods.newcomer import Joining
 from fedamp.records.folder import RunFolder
@@ -68,7 +69,7 @@ def folder_for(run: Path, name: str) -> Path:
     """Return the folder of a newcomer's record: two names never share one, however alike they are.
 
     >>> folder_for(Path("run"), "hospital-d").as_posix(), folder_for(Path("run"), "hospital d").as_posix()
-    ('run/newcomers/hospital-d', 'run/newcomers/hospital-d-b0bd2c66')
+    ('run/newcomers/hospital-d', 'run/newcomers/hospital-d-d4b03e2f')
     """
     words = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name.lower())
     if words != name or words.startswith("."):
@@ -78,8 +79,7 @@ def folder_for(run: Path, name: str) -> Path:
 
 def default_name(data: str | Path) -> str:
     """Return what a newcomer is called that gives no name: as its file is."""
-    path = Path(data)
-    return path.stem if path.suffix else path.name
+    return silo_name(Path(data))
 
 
 def _name(name: str | None, data: str | Path | Sequence[Any], members: Sequence[str]) -> str:
@@ -105,7 +105,7 @@ def _config(
     # By its state it is the same run wherever its folder is; the folder's name is for people.
     setting = Named(SETTING, {"run": Path(source.where).name, "state": source.last.digest(), "silo": name})
     mine = as_newcomer(source.config, rounds, setting)
-    mine = replace(mine, data=str(data) if isinstance(data, str | Path) else GIVEN, schema=None)
+    mine = replace(mine, data=str(data) if isinstance(data, str | Path) else GIVEN, schema=None, silo_column=None)
     share = mine.validation if validation is None else validation
     if source.given_model is not None:  # the function that built the clients' own first models is not kept
         mine = replace(mine, init="common")

@@ -66,7 +66,8 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None) -> Needs:
     return Needs(
         data=data,
         models=states,
-        total=data + states + training(setup) if measured is None else measured,
+        # What must be there is the least, even where a small run's growth hides in what the process held already.
+        total=data + states + training(setup) if measured is None else max(measured, data + states),
         program=program,
         measured=measured is not None,
         free=free,

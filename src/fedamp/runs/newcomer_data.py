@@ -13,10 +13,12 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
+from fedamp.data.given_tables import is_table, silos_of_tables
 from fedamp.data.in_memory import as_clients
 from fedamp.data.silos.raw import RawSilo
-from fedamp.data.silos.read import read_silo
+from fedamp.data.silos.read import read_silo, wanted_of
 from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.schema.missing import READING
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
 from fedamp.runs.finished_run import FinishedRun
@@ -31,7 +33,7 @@ def newcomer_material(
 ) -> Material:
     """Return the newcomer as the only client, with its shares held out as the configuration says."""
     if source.schema is not None:
-        material = silo_material(config, [_silo(source.schema, data, name)], source.schema, [number])
+        material = silo_material(config, [_silo(source.schema, data, name, config.encoding)], source.schema, [number])
         return replace(material, facts=replace(material.facts, note=None))
     parts = _arrays(data, name)
     share = None if len(parts) == 4 else config.held_out
@@ -39,14 +41,19 @@ def newcomer_material(
     return _scaled(source.facts, clients, name)
 
 
-def _silo(schema: Schema, data: str | Path | Sequence[Any], name: str) -> RawSilo:
-    """Return the rows of a newcomer to silos that agreed on a schema."""
+def _silo(schema: Schema, data: Any, name: str, encoding: str | None) -> RawSilo:
+    """Return the rows of a newcomer to silos that agreed on a schema: its columns, and its way with missing cells."""
+    missing = READING[schema.missing]
     if isinstance(data, str | Path):
-        return replace(read_silo(Path(data), schema.label, schema.dropped), name=name)
+        columns = schema.columns
+        silo = read_silo(Path(data), schema.label, columns=columns, encoding=encoding, missing=missing)
+        return replace(silo, name=name)
+    if schema.columns is not None and is_table(data):
+        return silos_of_tables({name: data}, wanted_of(schema.label, (), schema.columns, None, missing, None))[0]
     if schema.columns is not None:
         raise UserError(
             f"the run's silos are tables with the columns {', '.join(schema.columns[:4])}"
-            f"{' ...' if len(schema.columns) > 4 else ''}; expected a csv file of the newcomer's rows, not arrays"
+            f"{' ...' if len(schema.columns) > 4 else ''}; expected a file or a table of its rows, not arrays"
         )
     if len(data) != 2:
         raise UserError(f"the newcomer has {len(data)} parts; the run's silos hold out rows of (x, y)")

@@ -49,6 +49,7 @@ class Predictor:
     scale: tuple[float, ...] = ()
     precision: str = "fp32"  # as in training
     encoding: str | None = None  # of the silos' files, and so of new ones unless another is named
+    labels: tuple[str, ...] | None = None  # names of the classes, where words were given from Python
 
     @property
     def dtype(self) -> torch.dtype:
@@ -171,7 +172,8 @@ class Predictor:
 
     def classes(self, count: int) -> tuple[Any, ...]:
         """Return the labels in order; the classes' numbers where they have no names."""
-        return tuple(range(count)) if self.schema is None or self.schema.labels is None else self.schema.labels
+        known = self.labels if self.schema is None else self.schema.labels
+        return tuple(range(count)) if known is None else known
 
 
 def _moved(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -204,6 +204,7 @@ class Result:
             scale=tuple(facts.scale or ()),
             precision=facts.precision or "fp32",
             encoding=self.config.encoding,
+            labels=None if facts.labels is None else tuple(facts.labels),
         )
 
     def predict(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedamp.config import RunConfig
-from fedamp.records.summaries import higher_is_better, line_mean
+from fedamp.config.metrics import info
+from fedamp.records.summaries import higher_is_better, line_mean, recorded_score
 from fedamp.runs.setup import Setup
 
 
@@ -22,7 +23,7 @@ class RoundLine:
 
     round: int  # from 1
     rounds: int  # how many the run has
-    metric: str  # "accuracy" or "rmse"
+    metric: str  # see `fedamp.config.metrics`
     mean: float | None  # test score, the mean over the clients that take part and are not poisoned
     worst: float | None  # the worst of them
     per_client: list[float | None]  # None for a client that is absent in this round
@@ -35,10 +36,9 @@ class RoundLine:
     def of(cls, line: Mapping[str, Any], rounds: int, scored: str, poisoned: Collection[int] = ()) -> RoundLine:
         """Return the view of a round's line in a record."""
         mean, metric = line_mean(line, scored, poisoned) or (None, "accuracy")
-        unit = 100 if metric == "accuracy" else 1
+        factor = info(metric).factor
         scores = line["test"].get(scored, {}).get(metric, [])
-        # float: a score that is not finite is written as "inf".
-        per_client = [None if value is None else unit * float(value) for value in scores]
+        per_client = [None if value is None else factor * recorded_score(value, metric) for value in scores]
         counted = [value for i, value in enumerate(per_client) if value is not None and i not in poisoned]
         return cls(
             round=line["round"],
@@ -56,8 +56,7 @@ class RoundLine:
     @property
     def in_words(self) -> str:
         """The round in a few words, for a line that updates."""
-        unit = " %" if self.metric == "accuracy" else ""
-        score = "" if self.mean is None else f": {self.metric} {self.mean:.4g}{unit}"
+        score = "" if self.mean is None else f": {info(self.metric).with_name(self.mean)}"
         return f"round {self.round} of {self.rounds}{score}"
 
 

@@ -48,7 +48,7 @@ def test_it_comes_back_from_plain_values():
         ),
         (
             {"chosen": None},
-            "whether joining pays can't be told: not finite on 100 test rows (better on 20, worse on 5)",
+            "whether joining pays can't be told: no score to compare on 100 test rows (better on 20, worse on 5)",
         ),
     ],
 )
