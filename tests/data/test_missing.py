@@ -11,6 +11,7 @@ from silo_files import one_line, silo, table_schema
 from fedamp.config import RunConfig
 from fedamp.data.silos.leaving import described, listing
 from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.row_digests import row_digests
 from fedamp.data.silos.schema import apply_schema, make_schema, merge_schemas, schema_notes
 from fedamp.data.silos.schema.differences import schema_differences
@@ -242,3 +243,15 @@ def test_differences_between_schemas_in_words():
         "version is 1 in the first and 2 in the second",
         "dates only in the second: 'u'",
     ]
+
+
+def test_of_many_columns_a_note_says_how_many_cells_they_lack(tmp_path):
+    columns = [f"c{i}" for i in range(6)]
+    rows = [",".join("" if (row + i) % 4 == 0 and i else str(row * i + row) for i in range(6)) for row in range(8)]
+    (tmp_path / "a.csv").write_text(
+        "\n".join([",".join([*columns, "y"]), *(f"{row},{i % 2}" for i, row in enumerate(rows))])
+    )
+    silo = read_silo(tmp_path / "a.csv", "y", missing="keep")
+    (note,) = schema_notes(make_schema([silo], missing="fill", indicate=True))
+    assert note.startswith("5 columns lack 25 to 25 % of their cells, filled with the mean or the most frequent word")
+    assert "each with an input that says so: 'c1', 'c2', 'c3', 'c4'" in note

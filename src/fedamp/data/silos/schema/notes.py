@@ -9,6 +9,8 @@ from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.data.silos.targets import MANY, labels_of
 
+FEW = 4  # columns of which each has a line of its own
+
 
 def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
     """Return what is allowed but worth a line to whoever runs the federation."""
@@ -17,12 +19,7 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
         notes.append(f"column {column!r} has {len(words)} words ({listed(words, 4)}): each becomes an input")
         if len(words) > MANY:
             notes.append(f"column {column!r} may be a name, a date or a text: the schema shows its words to everyone")
-    notes += [
-        f"column {column!r}: {100 * rows / schema.count:.2g} % missing, filled with {filling(schema, column)}"
-        + (", with an input that says so" if schema.indicate else "")
-        for column, rows in schema.missing_cells.items()
-        if column in schema.fills
-    ]
+    notes += _filled(schema)
     constant = [name for name, spread in zip(schema.features, schema.spread, strict=False) if not spread]
     if constant:
         notes.append(f"the same in all rows, so of no use: {listed(constant)}")
@@ -33,6 +30,24 @@ def schema_notes(schema: Schema, silos: Sequence[RawSilo] = ()) -> list[str]:
         if len(names) == 1:
             notes.append(f"silo {silo.name!r} has rows of one class only, {brief(names[0])}")
     return notes
+
+
+def _filled(schema: Schema) -> list[str]:
+    """Return which cells are filled, and with what; of many columns only how many cells they lack."""
+    lacking = {column: 100 * rows / schema.count for column, rows in schema.missing_cells.items()}
+    lacking = {column: percent for column, percent in lacking.items() if column in schema.fills}
+    told = ", with an input that says so" if schema.indicate else ""
+    if len(lacking) > FEW:
+        least, most = min(lacking.values()), max(lacking.values())
+        told = ", each with an input that says so" if schema.indicate else ""
+        return [
+            f"{len(lacking)} columns lack {least:.2g} to {most:.2g} % of their cells, filled with the mean or the most "
+            f"frequent word of all silos{told}: {listed(lacking, FEW)}"
+        ]
+    return [
+        f"column {column!r}: {percent:.2g} % missing, filled with {filling(schema, column)}{told}"
+        for column, percent in lacking.items()
+    ]
 
 
 def filling(schema: Schema, column: str) -> str:
