@@ -27,7 +27,7 @@ def test_a_callback_sees_every_round_as_the_record_has_it():
     assert [line.raw for line in seen] == played
     assert [line.loss for line in seen] == pytest.approx([np.mean(line["train_loss"]) for line in played])
     assert sum(line.seconds for line in seen) == pytest.approx(result.seconds)
-    assert seen[0].in_words == f"round 1 of 4: accuracy {seen[0].mean:.4g} %"
+    assert seen[0].in_words == f"round 1 of 4: accuracy {seen[0].mean:.2f} %"
 
 
 def test_absent_and_poisoned_clients():
