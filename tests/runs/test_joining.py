@@ -281,3 +281,32 @@ def test_a_data_sets_run_takes_arrays(tmp_path):
 def test_tables_are_joined_by_files(finished):
     with pytest.raises(UserError, match="expected a file or a table of its rows, not arrays"):
         fedamp.join(finished / "run", (np.ones((5, 4)), np.ones(5)))
+
+
+def of_words(words, seed, rows=60):
+    """Samples whose class, a word, can be told from the column that its place has."""
+    stream, places = np.random.default_rng(seed), {"cold": 0, "flu": 1, "well": 2}
+    y = stream.choice(words, rows)
+    return stream.normal(size=(rows, 3)) + 6 * np.eye(3)[[places[word] for word in y]], y
+
+
+def test_words_from_python_are_the_classes_that_the_run_numbered():
+    words = ["cold", "flu", "well"]
+    run = fedamp.run(
+        clients={"a": of_words(words, 0), "b": of_words(words, 1)}, method="fedavg", rounds=4, model="logistic", lr=0.1
+    )
+    lacking = of_words(["flu", "well"], 2)  # numbered by its own words, these would be the classes 0 and 1
+    joined = fedamp.join(run, lacking, name="c", rounds=1)
+    assert joined.joined.received > 90
+    assert joined.facts.labels == words
+    with pytest.raises(UserError, match="'c' has labels 'mumps', unknown to the run; expected 'cold', 'flu', 'well'"):
+        fedamp.join(run, (lacking[0], ["mumps"] * 60), name="c")
+    with pytest.raises(UserError, match="unknown to the run"):
+        fedamp.join(run, (lacking[0], [0, 1] * 30), name="c")
+
+
+def test_words_are_refused_where_the_run_has_numbers():
+    x, y = of_words(["cold", "flu"], 0)
+    run = fedamp.run(clients=[(x, (y == "flu") * 1)], method="separate", rounds=1, model="logistic")
+    with pytest.raises(UserError, match="words, 'cold', 'flu', but the run's are numbers"):
+        fedamp.join(run, (x, y), name="c")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from fedamp.data.silos.cells import LONGEST_WORD, label_name
-from fedamp.data.silos.one_line import brief
+from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.targets import labels_of, sorted_labels
 from fedamp.errors import UserError
 
@@ -35,14 +35,28 @@ def with_classes(
         for column in each.values():
             _check(whose, column)
     labels = sorted_labels(labels_of(*(column for each in columns for column in each.values())))
+    return [_coded(parts, each, labels) for parts, each in zip(pairs, columns, strict=True)], labels
+
+
+def in_known_classes(whose: str, parts: Sequence[Any], labels: Sequence[str]) -> Sequence[Any]:
+    """Return one client's parts with class numbers in place of words, by the names that classes have already."""
+    columns = {}
+    for place in TARGETS[: len(parts) // 2]:
+        words = _words(parts[place])
+        columns[place] = column = _cells(whose, parts[place]) if words is None else words
+        _check(whose, column)
+        if unknown := [name for name in labels_of(column) if name not in labels]:
+            raise UserError(f"{whose} has labels {listed(unknown)}, unknown to the run; expected {listed(labels)}")
+    return _coded(parts, columns, labels)
+
+
+def _coded(parts: Sequence[Any], columns: Mapping[int, Any], labels: Sequence[str]) -> Sequence[Any]:
+    """Return parts with class numbers in some places."""
     numbers = {label: number for number, label in enumerate(labels)}
-    coded: list[Sequence[Any]] = []
-    for parts, each in zip(pairs, columns, strict=True):
-        changed = list(parts)
-        for place, column in each.items():
-            changed[place] = np.array([numbers[label_name(value)] for value in column.tolist()], dtype=np.int64)
-        coded.append(changed)
-    return coded, labels
+    changed = list(parts)
+    for place, column in columns.items():
+        changed[place] = np.array([numbers[label_name(value)] for value in column.tolist()], dtype=np.int64)
+    return changed
 
 
 def _words(y: Any) -> Any | None:

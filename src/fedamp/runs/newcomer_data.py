@@ -13,8 +13,10 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
+from fedamp.data.given_classes import in_known_classes
 from fedamp.data.given_tables import is_table, silos_of_tables
-from fedamp.data.in_memory import as_clients
+from fedamp.data.in_memory import given_samples
+from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import read_silo, wanted_of
 from fedamp.data.silos.schema import Schema
@@ -36,9 +38,15 @@ def newcomer_material(
         material = silo_material(config, [_silo(source.schema, data, name, config.encoding)], source.schema, [number])
         return replace(material, facts=replace(material.facts, note=None))
     parts = _arrays(data, name)
-    share = None if len(parts) == 4 else config.held_out
-    clients = as_clients([parts], share, config.seed, [number])
-    return _scaled(source.facts, clients, name)
+    share, labels = None if len(parts) == 4 else config.held_out, source.facts.labels
+    if labels is not None:  # by the run's numbers: the newcomer may lack some of its classes
+        parts = in_known_classes(repr(name), parts, labels)
+    given = given_samples([parts], share, config.seed, [number])
+    if labels is None and given.labels is not None:
+        raise UserError(
+            f"the targets of {name!r} are words, {listed(given.labels)}, but the run's are numbers; number them as it does"
+        )
+    return _scaled(source.facts, given.clients, name)
 
 
 def _silo(schema: Schema, data: Any, name: str, encoding: str | None) -> RawSilo:
@@ -96,7 +104,7 @@ def _scaled(facts: Facts, clients: Clients, name: str) -> Material:
             )
         clients, task = replace(clients, y=y.long()), CLASSIFICATION
     shift, scale = (_per_channel(value, len(shape)) for value in (facts.shift, facts.scale))
-    return Material(replace(clients, shift=shift, scale=scale), outputs, task, Facts(names=[name]))
+    return Material(replace(clients, shift=shift, scale=scale), outputs, task, Facts(names=[name], labels=facts.labels))
 
 
 def _per_channel(values: Sequence[float] | None, axes: int) -> Tensor | None:
