@@ -122,6 +122,19 @@ def test_the_positive_class_is_the_last_one_or_as_asked_for():
             fedamp.run(clients=rare(), positive=positive, task=task, **QUICK)
 
 
+def test_the_positive_class_may_be_a_word_from_python():
+    words = [
+        tuple(np.where(part, "10", "9x") if place % 2 else part for place, part in enumerate(each)) for each in rare()
+    ]
+    numbers = [tuple(1 - part if place % 2 else part for place, part in enumerate(each)) for each in rare()]
+    found = fedamp.run(clients=words, metric="f1", positive="10", **QUICK)  # "10" sorts before "9x"
+    same = fedamp.run(clients=numbers, metric="f1", positive=0, **QUICK)
+    assert (found.facts.positive, found.facts.labels) == ("10", ["10", "9x"])
+    assert found.metrics["f1"].pooled == same.metrics["f1"].pooled
+    with pytest.raises(UserError, match="choose one of the two classes: '10', '9x'"):
+        fedamp.run(clients=words, positive="1", **QUICK)
+
+
 def test_a_class_called_no_is_hardly_the_positive_one(tmp_path):
     for name, pair in zip("ab", rare(2), strict=True):
         x, y = np.concatenate(pair[::2]), np.concatenate(pair[1::2])

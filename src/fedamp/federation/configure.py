@@ -42,5 +42,5 @@ def configured_for(
         models.load_builder(spec)  # a model that can't be loaded is an error now, not at the first silo
     config = RunConfig.of({**with_model_code(values), "data": name, "setting": "natural", "clients": silos})
     outputs, task = outputs_of(schema)
-    judged_task(config, task, outputs, schema, NOTHING_OWN)  # a metric that does not fit is an error now, too
+    judged_task(config, task, outputs, schema.labels, NOTHING_OWN)  # a metric that does not fit is an error now, too
     return config

@@ -12,13 +12,15 @@ from torch import Tensor
 from fedamp.config import RunConfig
 from fedamp.config.metrics import OWN, Metric, info, metric_name
 from fedamp.data.clients import Clients
-from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.models.fingerprint import code_digest
 from fedamp.training.tasks_and_metrics import Task, scored_by, with_loss
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """A user's own loss: from outputs `(B, k)` and targets `(B,)` to the loss of each sample `(B,)`, or to one number."""
+
+Labels = Sequence[str] | None
+"""The names of the classes in order; None if they have none, or if there are no classes."""
 
 NEGATIVE = ("no", "nein", "non", "false", "negative", "healthy", "control", "absent", "0", "none")
 """Words that name the negative class, though they may sort last."""
@@ -45,7 +47,7 @@ NOTHING_OWN = OwnParts()
 """The usual case: all parts of a run are chosen by name."""
 
 
-def judged_task(config: RunConfig, task: Task, num_classes: int, schema: Schema | None, own: OwnParts) -> Task:
+def judged_task(config: RunConfig, task: Task, num_classes: int, labels: Labels, own: OwnParts) -> Task:
     """Return the task as a run's configuration wants it trained and scored."""
     if config.loss_code is not None and own.loss is None:
         raise UserError(_from_python("loss"))
@@ -53,7 +55,7 @@ def judged_task(config: RunConfig, task: Task, num_classes: int, schema: Schema 
         raise UserError(_from_python("metric"))
     if config.class_weights == "balanced" and task.name == "regression":
         raise UserError("class_weights is 'balanced', but the task is a regression, which has no classes; leave it out")
-    positive = positive_class(config.positive, task, num_classes, schema)
+    positive = positive_class(config.positive, task, num_classes, labels)
     task = scored_by(replace(task, positive=positive), metric_name(config.metric, task.name), num_classes, own.metric)
     return task if own.loss is None else with_loss(task, own.loss)
 
@@ -65,7 +67,7 @@ def _from_python(what: str) -> str:
     )
 
 
-def positive_class(asked: str | None, task: Task, num_classes: int, schema: Schema | None) -> int | None:
+def positive_class(asked: str | None, task: Task, num_classes: int, labels: Labels) -> int | None:
     """Return the number of the positive class of a task with two; by default the one that sorts last."""
     two = task.name == "classification" and num_classes == 2
     if asked is None:
@@ -73,32 +75,30 @@ def positive_class(asked: str | None, task: Task, num_classes: int, schema: Sche
     if not two:
         what = "is a regression" if task.name == "regression" else f"has {num_classes} classes"
         raise UserError(f"positive is {asked!r}, but the task {what}; it is for a task of two classes: leave it out")
-    labels = class_words(schema, num_classes)
-    if str(asked) not in labels:
-        raise UserError(f"positive is {asked!r}; choose one of the two classes: {', '.join(map(repr, labels))}")
-    return labels.index(str(asked))
+    words = class_words(labels, num_classes)
+    if str(asked) not in words:
+        raise UserError(f"positive is {asked!r}; choose one of the two classes: {', '.join(map(repr, words))}")
+    return words.index(str(asked))
 
 
-def class_words(schema: Schema | None, num_classes: int) -> list[str]:
-    """Return what the classes are called: as in the silos' tables, or by number."""
-    if schema is not None and schema.labels is not None:
-        return [str(label) for label in schema.labels]
-    return [str(number) for number in range(num_classes)]
+def class_words(labels: Labels, num_classes: int) -> list[str]:
+    """Return what the classes are called: as in the silos' tables, by words from Python, or by number."""
+    return [str(number) for number in range(num_classes)] if labels is None else list(labels)
 
 
-def positive_word(task: Task, schema: Schema | None) -> str | None:
+def positive_word(task: Task, labels: Labels) -> str | None:
     """Return what the positive class is called; None if there is none."""
-    return None if task.positive is None else class_words(schema, 2)[task.positive]
+    return None if task.positive is None else class_words(labels, 2)[task.positive]
 
 
-def judging_warnings(config: RunConfig, task: Task, schema: Schema | None) -> list[str]:
+def judging_warnings(config: RunConfig, task: Task, labels: Labels) -> list[str]:
     """Return a warning if the class that sorts last is taken as the positive one, though its name denies it."""
-    word = positive_word(task, schema)
+    word = positive_word(task, labels)
     if config.positive is not None or word is None or not info(task.metric).by_positive:
         return []
     if word.lower() not in NEGATIVE:
         return []
-    other = next(each for each in class_words(schema, 2) if each != word)
+    other = next(each for each in class_words(labels, 2) if each != word)
     return [
         f"the positive class is {word!r}, which sorts last; if {other!r} is what {info(task.metric).words} is to find, "
         f"give --positive {other}"

@@ -51,6 +51,11 @@ class Material:
     newcomer_names: tuple[str, ...] = ()
     everyone: str | None = None  # then a digest of all silos, which does not depend on who is kept out
 
+    @property
+    def labels(self) -> Sequence[str] | None:
+        """The names of the classes in order, if they have names."""
+        return self.facts.labels if self.schema is None else self.schema.labels
+
 
 def load_material(config: RunConfig, data_dir: Path | None = None) -> Material:
     """Return the clients of a described run: a data set split by a setting, or a folder's silos as they are."""

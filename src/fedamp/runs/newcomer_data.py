@@ -44,7 +44,8 @@ def newcomer_material(
     given = given_samples([parts], share, config.seed, [number])
     if labels is None and given.labels is not None:
         raise UserError(
-            f"the targets of {name!r} are words, {listed(given.labels)}, but the run's are numbers; number them as it does"
+            f"the targets of {name!r} are words, {listed(given.labels)}, but the run's are numbers; expected classes "
+            "numbered as there"
         )
     return _scaled(source.facts, given.clients, name)
 

@@ -99,7 +99,7 @@ def assemble(
     material = _material(config, clients, data_dir)
     if config.newcomers and material.newcomers is None:
         material = _keep_out(config, material)
-    material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.schema, own))
+    material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.labels, own))
     device = device_of(config.device)
     clients = _with_label_noise(material, config).hold_out(config.validation, config.seed).to(device)
     shape = tuple(clients.x.shape[1:])
@@ -119,7 +119,7 @@ def assemble(
         facts=replace(_facts(config, material, clients, trainer, choice, method), undefined=without or None),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
-        warnings=(*material.warnings, *judging_warnings(config, material.task, material.schema), *unscored),
+        warnings=(*material.warnings, *judging_warnings(config, material.task, material.labels), *unscored),
     )
     return replace(setup, newcomers=_newcomers(config, material, setup, model, given))
 
@@ -219,7 +219,7 @@ def _facts(
         material.facts,
         names=names,
         task=material.task.name,
-        positive=positive_word(material.task, material.schema),
+        positive=positive_word(material.task, material.labels),
         poisoned=list(config.poisoned),
         sizes=[len(positions) for positions in clients.train],
         test_sizes=[len(positions) for positions in clients.test],

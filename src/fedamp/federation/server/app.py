@@ -60,9 +60,14 @@ def open_record(federation: Federation, folder: Path) -> Record:
     flat, first = _first_model(plan, 0)
     batching = Batching(plan.config.batch_size, plan.config.epochs, plan.config.steps)
     state = ServerState(method, federation.rules, first, flat.variances, batching.num_steps)
-    task = judged_task(plan.config, task, outputs, plan.schema, NOTHING_OWN)
+    task = judged_task(plan.config, task, outputs, plan.schema.labels, NOTHING_OWN)
     facts = TaskFacts(
-        task.name, task.metric, plan.schema.input_shape, outputs, flat.num_params, positive_word(task, plan.schema)
+        task.name,
+        task.metric,
+        plan.schema.input_shape,
+        outputs,
+        flat.num_params,
+        positive_word(task, plan.schema.labels),
     )
     return Record(folder, federation, state, facts)
 
