@@ -5,7 +5,16 @@ import functools
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 import fedamp
 from fedamp.errors import UserError
@@ -228,6 +237,22 @@ def test_a_folder_knows_what_was_given(tmp_path, kind):
         fedamp.run(**OTHER[kind](), out=tmp_path / "run", **QUICK)
 
 
+class Changed(TensorDataset):
+    def __getitem__(self, place):
+        x, y = super().__getitem__(place)
+        return -x, y
+
+
+def test_a_subclass_decides_what_a_sample_is():
+    given = Changed(*tensors().tensors)
+    assert_same(fedamp.run(clients=[given] * 2, **QUICK), fedamp.run(clients=[(-X, Y)] * 2, **QUICK))
+
+
+def part_of(**sampling):
+    """Return how a loader that draws only some of the samples, say those to train on, is given with another."""
+    return {"clients": [(DataLoader(tensors(), **sampling), tensors())]}
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         return iter(())
@@ -246,7 +271,13 @@ class Ragged(Pairs):
 MIXED = pd.DataFrame({"age": [1, "old"] * 5, "died": [0, 1] * 5})
 LISTS = pd.DataFrame({"age": [[1], [2]] * 5, "died": [0, 1] * 5})
 TWICE = pd.DataFrame([[1, 2, 0]] * 5, columns=["age", "age", "died"])
+SOME = SubsetRandomSampler(range(ROWS // 2))
+DRAWN = "client 0 is a DataLoader with a sampler of its own.*torch.utils.data.Subset"
 BAD = {
+    "a sampler of some samples": (part_of(sampler=SOME), DRAWN),
+    "batches of some samples": (part_of(batch_sampler=BatchSampler(SOME, 5, False)), DRAWN),
+    "an own kind of batches": (part_of(batch_sampler=[[0, 1], [2, 3]]), DRAWN),
+    "samples with replacement": (part_of(sampler=RandomSampler(range(ROWS), replacement=True)), DRAWN),
     "no such label": (
         {"clients": {"a": A}, "label": "dead"},
         r"a: there is no label column 'dead' \(did you mean 'died'",

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+)
 
 from fedamp.data.silos.one_line import brief, listed
 from fedamp.errors import UserError
@@ -21,14 +29,20 @@ def samples_of(whose: str, given: Any) -> tuple[Any, Any]:
     """Return (x, y) of a data set in its own order.
 
     Of a loader it is the data set behind it: its shuffling, batches and collate function are not used, as a run draws
-    its own minibatches; so a loader that shuffles gives the same run.
+    its own minibatches; so a loader that shuffles gives the same run. One that draws only some of the samples is refused:
+    what it leaves out, it may leave out for testing.
     """
     dataset = given.dataset if isinstance(given, DataLoader) else given
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise UserError(
             f"{whose} is a {type(dataset).__name__} without a length; expected a Dataset with len(), or (x, y)"
         )
-    if isinstance(dataset, TensorDataset) and len(dataset.tensors) == 2:
+    if isinstance(given, DataLoader) and not _draws_all(given):
+        raise UserError(
+            f"{whose} is a DataLoader with a sampler of its own, which is not used; expected one that draws each sample "
+            "once: choose samples with torch.utils.data.Subset"
+        )
+    if type(dataset) is TensorDataset and len(dataset.tensors) == 2:  # a subclass may change what a sample is
         return dataset.tensors
     xs, ys = [], []
     for place in range(len(dataset)):
@@ -42,6 +56,16 @@ def samples_of(whose: str, given: Any) -> tuple[Any, Any]:
     if shapes := {x.shape for x in xs} - {xs[0].shape if xs else ()}:
         raise UserError(f"the samples of {whose} have shapes {xs[0].shape} and {shapes.pop()}; expected one shape")
     return (np.stack(xs) if xs else np.empty(0)), ys
+
+
+def _draws_all(loader: Any) -> bool:
+    """Whether a loader draws every sample of its data set once, in order or shuffled."""
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return False
+    sampler = loader.sampler if batches is None else batches.sampler
+    plain = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
+    return plain and len(sampler) == len(loader.dataset)
 
 
 def array_columns(table: Any) -> list[str]:
