@@ -29,8 +29,8 @@ def samples_of(whose: str, given: Any) -> tuple[Any, Any]:
     """Return (x, y) of a data set in its own order.
 
     Of a loader it is the data set behind it: its shuffling, batches and collate function are not used, as a run draws
-    its own minibatches; so a loader that shuffles gives the same run. One that draws only some of the samples is refused:
-    what it leaves out, it may leave out for testing.
+    its own minibatches; so a loader that shuffles gives the same run. One that draws only some of the samples is
+    refused: what it leaves out, it may leave out for testing.
     """
     dataset = given.dataset if isinstance(given, DataLoader) else given
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
@@ -39,8 +39,8 @@ def samples_of(whose: str, given: Any) -> tuple[Any, Any]:
         )
     if isinstance(given, DataLoader) and not _draws_all(given):
         raise UserError(
-            f"{whose} is a DataLoader with a sampler of its own, which is not used; expected one that draws each sample "
-            "once: choose samples with torch.utils.data.Subset"
+            f"{whose} is a DataLoader with a sampler of its own, which is not used; expected one that draws each "
+            "sample once: choose samples with torch.utils.data.Subset"
         )
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:  # a subclass may change what a sample is
         return dataset.tensors
