@@ -5,12 +5,16 @@ import decimal
 import gzip
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 from silo_files import write
 
 from fedamp.data.silos.read import count_silos, find_silos, read_silo, read_silos
+from fedamp.data.silos.schema import apply_schema, make_schema
+from fedamp.data.silos.unlabelled_tables import encode_file, read_cells
 
 TEXT = "größe,sex,label\n1.5,F,0\n2.5,Ö,1\n"
 
@@ -170,6 +174,19 @@ def test_types_of_parquet(tmp_path):
     ]
     assert {column: cells.tolist() for column, cells in read.words.items()} == {"word": ["a", ""], "text": ["1,5", "x"]}
     assert (read.y.tolist(), read.dropped) == (["yes", "no"], ("list",))
+
+
+def test_the_row_numbers_that_pandas_writes_are_no_column(tmp_path):
+    frame = pd.DataFrame({"age": [40, 50, 60], "label": [0, 1, 1]}, index=[7, 3, 5])
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert "__index_level_0__" in parquet.read_schema(tmp_path / "a.parquet").names
+    read = read_silo(tmp_path / "a.parquet")
+    assert (read.columns, read.dropped) == (("age",), ())
+    schema = make_schema([read])
+    assert torch.equal(encode_file(schema, tmp_path / "a.parquet")[0], apply_schema(schema, read)[0])
+    assert list(read_cells(tmp_path / "a.parquet").columns) == ["age", "label"]
+    frame.rename_axis("patient").to_parquet(tmp_path / "b.parquet")  # one that has a name is a column
+    assert read_silo(tmp_path / "b.parquet").columns == ("age", "patient")
 
 
 def test_one_file_has_all_silos(tmp_path):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedamp.data.silos.files.content import as_utf8, check_utf8, file_bytes
 from fedamp.data.silos.files.csv_file import read_rows
+from fedamp.data.silos.files.parquet_file import columns_among
 from fedamp.data.silos.files.separator import find_separator
 from fedamp.data.silos.files.table import Wanted, check_header
 from fedamp.data.silos.one_line import brief, listed, shown
@@ -90,7 +91,7 @@ def _parquet_cells(path: Path) -> NewTable:
     except Exception as error:  # pyarrow has many kinds of errors
         why = " ".join(str(error).split())[:80]
         raise UserError(f"{shown(path)}: not a readable parquet file ({why}); write it again") from None
-    columns = {str(name): table[name].to_pylist() for name in table.column_names}
+    columns = {name: table[name].to_pylist() for name in columns_among(table.column_names)}
     return NewTable(shown(path), columns, lambda row: f"row {row + 1}")
 
 

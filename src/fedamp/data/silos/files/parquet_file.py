@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from fedamp.data.silos.files.table import Source, Table, Wanted, make_table
 from fedamp.data.silos.one_line import brief, one_line
 from fedamp.errors import UserError
 
+_ROW_NUMBERS = re.compile(r"__index_level_[0-9]+__")  # a DataFrame's index, if it has no name
+
 
 def read_parquet(content: bytes, wanted: Wanted) -> Table:
     """Return what is wanted of a parquet file; columns that are not wanted are not read."""
@@ -26,7 +29,7 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
         raise UserError("parquet files are read by pyarrow, which is not installed; pip install pyarrow") from None
     try:
         file = parquet.ParquetFile(io.BytesIO(content))
-        header = [str(name) for name in file.schema_arrow.names]
+        header = columns_among(file.schema_arrow.names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"not a readable parquet file ({one_line(str(error), 80)}); write it again") from error
     features = wanted.features(header)
@@ -40,9 +43,14 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
     return typed_table(table, wanted, header)
 
 
+def columns_among(names: Iterable[Any]) -> list[str]:
+    """Return the names of a table's columns; the numbers of rows, which pandas writes without being asked, are none."""
+    return [str(name) for name in names if not _ROW_NUMBERS.fullmatch(str(name))]
+
+
 def typed_table(table: Any, wanted: Wanted, header: Sequence[str] | None = None) -> Table:
     """Return what is wanted of a pyarrow table; `header` are all columns of its file, if some were not read."""
-    header = [str(name) for name in table.column_names] if header is None else header
+    header = columns_among(table.column_names) if header is None else header
     features = wanted.features(header)
     read = [column for column in header if column in {*features, wanted.label, wanted.silo_column}]
     for column in read:
