@@ -62,6 +62,19 @@ def test_a_single_row_is_read_as_the_column_that_it_belongs_to(learned, tmp_path
         assert torch.equal(found, x[i : i + 1])
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_a_single_row_may_have_a_decimal_comma_too(learned, tmp_path, separator):
+    schema, x = learned
+    for row, expected in zip(ROWS, x, strict=True):
+        for age in (row[0], row[0].replace("50", "50,0")):
+            one = write(tmp_path / "one.csv", [[age, *row[1:3], row[3].replace(".", ",")]], HEADER[:-1], separator)
+            if age != "-":  # a row of its own does not tell what this is
+                assert torch.equal(encode_file(schema, one)[0][0], expected)
+    doubtful = write(tmp_path / "one.csv", [["1,234", "2024-01-31", "none", "70"]], HEADER[:-1], separator)
+    with pytest.raises(UserError, match="1,234"):
+        encode_file(schema, doubtful)
+
+
 def test_a_table_in_memory(learned, tmp_path):
     pandas, parquet, pyarrow = (pytest.importorskip(name) for name in ("pandas", "pyarrow.parquet", "pyarrow"))
     schema, x = learned

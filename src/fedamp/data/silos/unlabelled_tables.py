@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,24 @@ def encode_file(
         return _encode_quickly(schema, path, ignored, encoding)
     except UserError as error:
         table, separator = _cells(path, encoding, schema.columns or ())
-        found = encode_table(schema, table, ignored)
-        if separator != ",":  # where a comma may be for decimals, the cells alone don't tell
+        if separator == ",":
+            return encode_table(schema, table, ignored)
+        # Where a comma may be for decimals, the cells alone don't tell.
+        numbers = _with_decimals(schema, path, encoding)
+        found = encode_table(schema, replace(table, columns={**table.columns, **(numbers or {})}), ignored)
+        if numbers is None:
             raise error from None
         return found
+
+
+def _with_decimals(schema: Schema, path: Path, encoding: str | None) -> dict[str, Array] | None:
+    """Return a file's columns of numbers by the reader that knows decimal commas; None if it can't tell."""
+    columns = [each for each in schema.columns or () if each not in (*schema.categories, *schema.dates)]
+    try:
+        read = read_table(path, Wanted(columns=tuple(columns), encoding=encoding, missing="keep")).features
+    except UserError:
+        return None
+    return {name: each.values for name, each in read.items() if each.values.dtype.kind == "f" and not each.dates}
 
 
 def _encode_quickly(
