@@ -17,6 +17,7 @@ from torch.utils.data import (
 )
 
 import fedamp
+from fedamp.data.silos.schema_file import write_schema
 from fedamp.errors import UserError
 
 pd = pytest.importorskip("pandas")
@@ -93,6 +94,14 @@ def test_one_table_with_the_rows_of_all(from_csv):
     result = fedamp.run(data=both, silo_column="hospital", **TABLES, **QUICK)
     assert result.facts.names == ["a", "b"]
     assert result.summary == from_csv.summary
+
+
+def test_one_table_under_the_schema_that_it_gave(tmp_path):
+    both = pd.concat([A.assign(hospital="a"), B.assign(hospital="b")], ignore_index=True)
+    first = fedamp.run(data=both, silo_column="hospital", **TABLES, **QUICK)
+    write_schema(tmp_path / "schema.json", first.schema)  # it leaves out the column that says whose row it is
+    again = fedamp.run(data=both, silo_column="hospital", schema=tmp_path / "schema.json", label="died", **QUICK)
+    assert_same(again, first)
 
 
 def test_a_structured_array_is_a_table():

@@ -150,9 +150,7 @@ def _silos(config: RunConfig) -> Material:
     agreed = _agreed(config)
     label = config.label or (agreed.label if agreed else None)
     missing = READING[config.missing if agreed is None else agreed.missing]
-    # What the schema leaves out may say whose row it is here.
-    dropped = tuple(column for column in (agreed.dropped if agreed else ()) if column != config.silo_column)
-    drop = (*dropped, *config.drop)
+    drop = _dropped(config, agreed)
     how = (config.columns, config.encoding, missing, config.silo_column)
     silos = _read_once(folder.absolute(), label, drop, *how, stamps)
     return _of_silos(config, silos, agreed)
@@ -168,8 +166,13 @@ def read_tables(config: RunConfig, read: Callable[[Wanted], list[RawSilo]]) -> l
     agreed = _agreed(config)
     label = config.label or (agreed.label if agreed else None)
     missing = READING[config.missing if agreed is None else agreed.missing]
-    drop = (*(agreed.dropped if agreed else ()), *config.drop)
-    return read(wanted_of(label, drop, config.columns or None, None, missing, config.silo_column))
+    return read(wanted_of(label, _dropped(config, agreed), config.columns or None, None, missing, config.silo_column))
+
+
+def _dropped(config: RunConfig, agreed: Schema | None) -> tuple[str, ...]:
+    """Return the columns to leave out; one that the schema leaves out may say whose row it is here."""
+    dropped = () if agreed is None else agreed.dropped
+    return (*(column for column in dropped if column != config.silo_column), *config.drop)
 
 
 def _agreed(config: RunConfig) -> Schema | None:
