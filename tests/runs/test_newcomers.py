@@ -245,3 +245,17 @@ def test_the_servers_schedule_goes_on():
     joining, w = Joining(setup.method, server, 2), setup.w[slice(0, 1)]
     _, message = joining.server_send(joining.server_init(w), 1)
     assert message["strength"].params.item() == pytest.approx(1 / 1e2)
+
+
+def test_other_names_of_columns_are_other_data(tmp_path):
+    """The schema depends on who is kept out, so that it is not among what a run is known by; its columns are."""
+    (tmp_path / "silos").mkdir()
+    rows = "\n".join(f"{i % 7},{i % 5 + i / 40},{i % 2}" for i in range(40))
+    asked = {"data": str(tmp_path / "silos"), "newcomers": 1, "method": "fedavg", "model": "logistic", "rounds": 1}
+    digests = []
+    for names in ("age,height", "age,weight"):
+        for name in "abc":
+            (tmp_path / "silos" / f"{name}.csv").write_text(f"{names},label\n{rows}\n")
+        config = RunConfig.of(asked)
+        digests.append(inputs_of(config, load_material(config)).data)
+    assert digests[0] != digests[1]

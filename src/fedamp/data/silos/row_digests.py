@@ -8,6 +8,7 @@ dropped does not. Digests stay in memory: no message and no record holds one.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,11 +36,13 @@ def row_digests(silo: RawSilo) -> list[bytes]:
 
 
 def silos_digest(silos: Sequence[RawSilo], agreed: str = "") -> str:
-    """Return one digest of silos' names, rows and targets as they were read, and of what they agreed on before."""
+    """Return one digest of silos' names, columns, rows and targets as they were read, and of what they agreed on."""
     total = hashlib.sha256(agreed.encode())
     for silo in sorted(silos, key=lambda silo: silo.name):
         targets = "\n".join(label_name(value) for value in silo.y.tolist())
-        total.update(f"{silo.name}\n{len(silo)}\n{targets}\n".encode("utf-8", "surrogatepass"))
+        # Digests of rows are by the order of the columns' names, not by the names.
+        columns = json.dumps([silo.columns, sorted(silo.words), silo.dates])
+        total.update(f"{silo.name}\n{columns}\n{len(silo)}\n{targets}\n".encode("utf-8", "surrogatepass"))
         total.update(b"".join(row_digests(silo)))
     return total.hexdigest()
 
