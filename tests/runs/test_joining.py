@@ -310,3 +310,17 @@ def test_words_are_refused_where_the_run_has_numbers():
     run = fedamp.run(clients=[(x, (y == "flu") * 1)], method="separate", rounds=1, model="logistic")
     with pytest.raises(UserError, match="words, 'cold', 'flu', but the run's are numbers"):
         fedamp.join(run, (x, y), name="c")
+
+
+def test_a_newcomer_of_one_class_gets_a_model_without_a_score(tmp_path):
+    """It is alone, and a rare disease may be in none of its held-out rows: that is no reason to send it away."""
+    for i, name in enumerate("ab"):
+        write_hospital(tmp_path / "silos" / f"hospital-{name}.csv", i)
+    asked = {**RUN, "method": "fedavg", "metric": "auc", "validation": 0.2}
+    fedamp.run(data=str(tmp_path / "silos"), out=tmp_path / "run", **asked)
+    healthy = write_hospital(tmp_path / "hospital-c.csv", 2)
+    healthy.write_text(healthy.read_text().replace("yes", "no"))
+    joined = fedamp.join(tmp_path / "run", healthy, rounds=1)
+    assert (joined.joined.alone, joined.joined.own, joined.joined.chosen) == (None, None, None)
+    assert any("not defined for hospital-c: its test samples" in line for line in joined.warnings)
+    assert set(joined.predict(healthy).labels) <= {"yes", "no"}

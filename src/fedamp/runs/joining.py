@@ -61,7 +61,8 @@ def join(
         material = newcomer_material(source, config, data, name, source.config.clients)
         folder = None if out is None else RunFolder(Path(out), inputs_of(config, material, given, source.method))
         last = source.last.to(device_of(config.device))
-        setup = assemble(config, material, given, Joining(source.method, last.server, last.k, tuple(source.members)))
+        method = Joining(source.method, last.server, last.k, tuple(source.members))
+        setup = assemble(config, material, given, method, together=False)  # its samples may define no score
         return play(config, setup, folder, observer)
 
 
