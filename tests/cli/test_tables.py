@@ -93,6 +93,17 @@ def test_files_that_are_not_there_or_not_enough(fedamp_command):
     assert "drop is 'id', but no silo has columns" in fedamp_command("run", "--data", "silos", "--drop", "id")[2]
 
 
+def test_a_hidden_link_that_leads_nowhere_is_ignored(fedamp_command):
+    """Editors keep such links beside a file that is open."""
+    patients()
+    Path("silos").mkdir()
+    Path("silos/a.csv").write_text(Path("patients.csv").read_text())
+    Path("silos/.#a.csv").symlink_to("somebody@somewhere")
+    flags = ["--label", "died", "--missing", "fill", "--drop", "id", "--method", "separate"]
+    code, _, err = fedamp_command("run", "--data", "silos", *flags, *QUICK)
+    assert code == 0, err
+
+
 def test_from_python(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     patients()

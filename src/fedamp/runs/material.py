@@ -146,7 +146,7 @@ def _read_once(
 def _silos(config: RunConfig) -> Material:
     folder = Path(config.data)
     files = sorted(folder.rglob("*")) if folder.is_dir() else [folder] if folder.is_file() else []
-    stamps = tuple(path.stat().st_mtime_ns for path in files)
+    stamps = tuple(path.stat().st_mtime_ns for path in files if path.exists())  # a link may lead nowhere
     agreed = _agreed(config)
     label = config.label or (agreed.label if agreed else None)
     missing = READING[config.missing if agreed is None else agreed.missing]
