@@ -12,6 +12,7 @@ from silo_files import PLAIN, A, W, one_line, silo, table_schema
 from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.schema import apply_schema, make_schema, merge_schemas, schema_notes
 from fedamp.data.silos.schema.differences import schema_differences
+from fedamp.errors import UserError
 
 
 def test_schema_of_a_table_by_hand():
@@ -267,3 +268,11 @@ def test_pictures_have_one_scale():
     schema = make_schema([silo(np.zeros((2, 3), np.uint8), [0, 1])])
     with pytest.raises(ValueError, match="expected 0 and 255 for pictures"):
         replace(schema, spread=(1.0,))
+
+
+def test_words_that_name_rows_are_refused_before_they_fill_the_memory():
+    rows = 40_000
+    ids = silo(np.zeros((rows, 1)), np.arange(rows) % 2, columns=("age", "id"), id=[f"p{i}" for i in range(rows)])
+    schema = make_schema([ids])
+    with pytest.raises(UserError, match="column 'id' has 40000 words, .* 40001 inputs are 6 GiB; .*--drop id"):
+        apply_schema(schema, ids)

@@ -18,6 +18,9 @@ from fedamp.errors import UserError
 
 Floats = NDArray[np.float32]
 
+MOST_CELLS = 2**30  # of a silo's inputs where a column has MANY_WORDS: 4 GiB, and as much again to join the silos'
+MANY_WORDS = 1000
+
 
 def check_agreed(schema: Schema, task: str, label: str | None, missing: str = "refuse", indicate: bool = False) -> None:
     """Refuse a task, a label column or a way with missing cells that is not the schema's: it would be ignored."""
@@ -74,6 +77,7 @@ def _encode(schema: Schema, silo: RawSilo) -> Floats:
 
     A rare word that stayed at home is all 0. A missing cell is what its column is filled with.
     """
+    _check_size(schema, len(silo))
     x = np.zeros((len(silo), *schema.input_shape), np.float32)
     places = {column: i for i, column in enumerate(silo.numeric)}
     start = 0  # of a column's inputs
@@ -91,6 +95,17 @@ def _encode(schema: Schema, silo: RawSilo) -> Floats:
             x[:, start] = silo.missing.get(column, 0)
             start += 1
     return x
+
+
+def _check_size(schema: Schema, rows: int) -> None:
+    """Raise if words that name rows, as patients' numbers do, would make inputs that no memory holds."""
+    column, words = max(schema.categories.items(), key=lambda each: len(each[1]), default=("", ()))
+    inputs = schema.input_shape[0]
+    if len(words) > MANY_WORDS and rows * inputs > MOST_CELLS:
+        raise UserError(
+            f"column {column!r} has {len(words)} words, and each would be an input: {rows} rows of {inputs} inputs are "
+            f"{4 * rows * inputs / 2**30:.0f} GiB; leave the column out with --drop {column}"
+        )
 
 
 def _word_places(schema: Schema, silo: RawSilo, column: str) -> NDArray[np.int64]:
