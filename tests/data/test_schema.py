@@ -274,5 +274,5 @@ def test_words_that_name_rows_are_refused_before_they_fill_the_memory():
     rows = 40_000
     ids = silo(np.zeros((rows, 1)), np.arange(rows) % 2, columns=("age", "id"), id=[f"p{i}" for i in range(rows)])
     schema = make_schema([ids])
-    with pytest.raises(UserError, match="column 'id' has 40000 words, .* 40001 inputs are 6 GiB; .*--drop id"):
+    with pytest.raises(UserError, match=r"column 'id' has 40000 words, .* 40001 inputs are 6 GiB; .*--drop id"):
         apply_schema(schema, ids)

@@ -63,7 +63,7 @@ def _draws_all(loader: Any) -> bool:
     batches = loader.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
         return False
-    sampler = loader.sampler if batches is None else batches.sampler
+    sampler: Any = loader.sampler if batches is None else batches.sampler
     plain = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     return plain and len(sampler) == len(loader.dataset)
 
