@@ -212,8 +212,8 @@ MUTANTS = (
     ),
     Mutant(
         "data/silos/unlabelled_tables.py",
-        'if separator != ",":',
-        "if False:",
+        'if separator == ",":',
+        "if True:",
         "tests/runs/test_bad_predictions.py -k decimals",
     ),
     Mutant(
