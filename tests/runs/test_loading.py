@@ -70,6 +70,27 @@ def test_a_run_of_any_method_over_a_data_set(tmp_path, method):
     assert torch.equal(loaded.client_model(4)(x), run.client_model(4)(x))
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_client_without_a_score_has_none_again(tmp_path, own):
+    """Neither the worst score nor the best: also where the metric is the user's, and where held-out samples choose."""
+
+    def sensitivity(outputs, y):
+        return (outputs.argmax(-1)[y == 1] == 1).double().mean()
+
+    given = {name: (x, y * (name != "c"), x, y * (name != "c")) for name, (x, y) in zip("abc", GIVEN, strict=True)}
+    metric = fedamp.Metric("sensitivity", sensitivity, unit="%") if own else "auc"
+    settings = {"model": "logistic", "method": "fedamp", "rounds": 2, "validation": 0.5, "take_home": "chosen"}
+    with pytest.warns(fedamp.FedampWarning, match=r"(sensitivity is nan|ROC AUC is not defined) for c"):
+        run = fedamp.run(clients=given, metric=metric, out=tmp_path, **settings)
+    loaded = fedamp.load(tmp_path)
+    assert loaded.facts.undefined == [2]
+    for entry in ("scored", "chosen"):
+        scores = loaded.taken_home(entry)[1].scores
+        assert np.isnan(scores).tolist() == [False, False, True]
+        np.testing.assert_array_equal(scores, run.taken_home(entry)[1].scores)
+    assert loaded.to_dict() == run.to_dict()
+
+
 def test_a_run_that_was_stopped(tmp_path):
     settings = {"clients": 5, "rounds": 9, "epochs": 1, "model": "logistic"}
     fedamp.run(**settings, out=tmp_path / "run", observer=lambda line: line["round"] < 2)

@@ -50,6 +50,16 @@ def recorded_score(value: float | str | None, metric: str) -> float:
     return float(value) if value != "inf" else -np.inf if info(metric).higher_is_better else np.inf
 
 
+def kept_scores(values: Sequence[float | None], metric: str, undefined: Collection[int] = ()) -> list[float]:
+    """Return scores of a result.json: None is nan for the clients that are `undefined`, else the worst that there is.
+
+    >>> kept_scores([0.5, None, None], "auc", undefined=[1])
+    [0.5, nan, -inf]
+    """
+    worst = recorded_score("inf", metric)
+    return [np.nan if i in undefined else worst if value is None else value for i, value in enumerate(values)]
+
+
 def line_metric(scores: Mapping[str, Any]) -> str:
     """Return which metric the scores of a line are by: all that stands there besides it is the loss."""
     return next((name for name in scores if name != "loss"), "accuracy")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedamp.config.metrics import info
-from fedamp.records.summaries import Line, finite, higher_is_better, in_unit, mean_of_known, recorded_score
+from fedamp.records.summaries import Line, finite, higher_is_better, in_unit, kept_scores, mean_of_known, recorded_score
 
 ENTRIES = ("own", "received", "between")
 """The models to choose from; of equally good ones that are not the method's own, the first."""
@@ -148,16 +148,13 @@ class TakeHome:
         return values
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> TakeHome:
-        """Return what `to_dict` gave."""
+    def of(cls, values: Mapping[str, Any], metric: str = "rmse", undefined: Collection[int] = ()) -> TakeHome:
+        """Return what `to_dict` gave; `undefined` are clients without a score."""
         held_out = {
-            entry: Candidate(entry, one["round"], _number(one["score"]), _number(one["loss"]))
+            entry: Candidate(
+                entry, one["round"], *kept_scores([one["score"]], metric), *kept_scores([one["loss"]], "log-loss")
+            )
             for entry, one in values["held_out"].items()
         }
-        scores = [_number(score) for score in values["scores"]]
-        return cls(values["rule"], values["entry"], values["round"], _number(values["mean"]), scores, held_out)
-
-
-def _number(value: float | None) -> float:
-    """Return a number of a record; None is what JSON has for one that is not finite."""
-    return math.inf if value is None else value
+        scores, mean = kept_scores(values["scores"], metric, undefined), kept_scores([values["mean"]], metric)[0]
+        return cls(values["rule"], values["entry"], values["round"], mean, scores, held_out)

@@ -114,7 +114,7 @@ class Trial:
     def take_home(self) -> TakeHome | None:
         """What held-out samples chose for the clients; None if none were held out."""
         home = (self.record.result or {}).get("take_home")
-        return None if home is None else TakeHome.of(home)
+        return None if home is None else TakeHome.of(home, self.metric, self.facts.undefined or ())
 
     @property
     def validated(self) -> float | None:

@@ -7,11 +7,14 @@ from dataclasses import replace
 import torch
 
 from fedamp.config import RunConfig
+from fedamp.config.metrics import OWN, info
 from fedamp.methods.alone_beside import without_alone
+from fedamp.records.beside_alone import client_name
+from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
-from fedamp.records.summaries import counted_clients
+from fedamp.records.summaries import counted_clients, score_table, with_scores
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.runs.journal import Journal, unplayed_line
 from fedamp.runs.loading import recorded
@@ -45,14 +48,15 @@ def conclude(
     if (taken := best.pop(CHOSEN, None)) is not None and at.held_out is not None:
         scored = kept(setup, taken.round, taken.models).scores
         take_home = TakeHome.of_choice(take_home_rule(config, setup.method), at.held_out, scored)
+    facts, unscored = _without_own_score(setup, journal)
     result = Result(
         config=config,
         history=journal.lines,
         summary=summary(config, setup, journal.lines),
         last_models={entry: kept(setup, at.k, rows) for entry, rows in models.items()},
         xi=at.weights,
-        warnings=_warnings(setup, journal),
-        facts=setup.facts,
+        warnings=[*_warnings(setup, journal), *unscored],
+        facts=facts,
         seconds=sum(line["seconds"] for line in journal.lines),
         method=without_alone(setup.method),
         scored=setup.method.scored,
@@ -84,6 +88,23 @@ def _warnings(setup: Setup, journal: Journal) -> list[str]:
     """Return what the user should know, each once: about the data, the way of training and the rounds."""
     way = [setup.choice.warning] if setup.choice.warning else []
     return list(dict.fromkeys([*setup.warnings, *way, *(event for line in journal.lines for event in line["events"])]))
+
+
+def _without_own_score(setup: Setup, journal: Journal) -> tuple[Facts, list[str]]:
+    """Return the facts with the clients to whom a user's own metric never gave a number, and a warning about them."""
+    facts, metric = setup.facts, setup.trainer.task.metric
+    if not metric.startswith(f"{OWN}:"):
+        return facts, []
+    table = score_table(journal.lines, setup.method.scored, metric)
+    without = [i for i, known in enumerate(with_scores(table)) if not known]
+    if not without:
+        return facts, []
+    who = ", ".join(client_name(i, facts.names) for i in without)
+    words = info(metric).words
+    return replace(facts, undefined=without), [
+        f"{words} is nan for {who} in every round: no score, and no part in means and p. Hold out more (--held-out), "
+        "or look at what the metric does with these samples"
+    ]
 
 
 def read_again(config: RunConfig, setup: Setup, folder: RunFolder) -> Result:

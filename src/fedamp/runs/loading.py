@@ -108,7 +108,7 @@ def recorded(
         folder=record.path,
         best_models={entry: again(rows, done["best_models"][entry]) for entry, rows in best.items()},
         alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
-        take_home=None if choice is None else TakeHome.of(choice),
+        take_home=None if choice is None else TakeHome.of(choice, metric, facts.undefined or ()),
         taken=taken,
         metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
         newcomers=Newcomers.of(done["newcomers"]) if "newcomers" in done else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings as python_warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState
 from fedamp.records.metric_scores import Scored
 from fedamp.records.newcomers import Newcomer, Newcomers
-from fedamp.records.summaries import Summary, finite, in_unit, recorded_score, score_table
+from fedamp.records.summaries import Summary, finite, in_unit, kept_scores, score_table
 from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
 from fedamp.rows import Rows
 from fedamp.runs.prediction import Prediction
@@ -66,12 +65,7 @@ class Kept:
     @classmethod
     def of(cls, models: Rows, values: Mapping[str, Any], metric: str = "rmse", undefined: Sequence[int] = ()) -> Kept:
         """Return models together with the plain values that `to_dict` gave; `undefined` are clients without a score."""
-        worst = recorded_score("inf", metric)
-        scores = [
-            math.nan if i in undefined else worst if score is None else score
-            for i, score in enumerate(values["scores"])
-        ]
-        return cls(values["round"], models, scores, values["validation"])
+        return cls(values["round"], models, kept_scores(values["scores"], metric, undefined), values["validation"])
 
 
 @dataclass(frozen=True)
