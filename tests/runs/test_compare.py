@@ -37,6 +37,7 @@ def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeyp
         result = json.loads(Path(f"four/{name}-seed0/result.json").read_text())
         assert result["per_client"] == alone.summary.per_client
         assert (result["bmta"], result["scored"]) == (alone.bmta, "own")
+        assert result["metrics"] == alone.to_dict()["metrics"]  # of its own models, not of those of its twin
 
 
 def test_the_order_of_the_methods_does_not_matter(fedamp_command):

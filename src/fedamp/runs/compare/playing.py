@@ -56,15 +56,15 @@ def play_all(
         target = targets[run.name]
         if not target.finished(run.config.to_dict()):
             source = twin_of(run, runs)
+            setup = given.assemble(run.config)
             if source is None:
-                setup = given.assemble(run.config)
 
                 def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> bool | None:
                     return observe(number, run, line)
 
                 (player or play)(run.config, setup, target, tell)
             else:
-                score_elsewhere(folder / source.name, target.path, run.config)
+                score_elsewhere(folder / source.name, target.path, run.config, setup)
         observe(number, run, None)
 
 

@@ -14,7 +14,11 @@ from fedamp.methods import METHODS
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SCHEMA, STATE, XI, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
+from fedamp.rows import Rows
 from fedamp.runs.compare.planning import Planned
+from fedamp.runs.loading import recorded
+from fedamp.runs.metric_table import metric_table
+from fedamp.runs.setup import Setup
 
 SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
 """Methods that differ from another only in which models are scored: they are trained once."""
@@ -29,7 +33,7 @@ def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     return next((other for other in runs if twin and other.config == wanted), None)
 
 
-def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
+def score_elsewhere(source: Path, target: Path, config: RunConfig, setup: Setup) -> None:
     """Write a finished run's record again as that of a method that scores the same trajectory at other models."""
     record = read_run(source)
     if record.result is None:
@@ -42,7 +46,8 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
     RunFolder(target).rewrite(record.lines)
     metric = record.result["metric"]
     table = score_table(record.lines, METHODS[config.method.name].scored, metric)
-    summary = summarise(table, metric, counted_clients(table.shape[1], config.poisoned))
+    counted = counted_clients(table.shape[1], config.poisoned)
+    summary = summarise(table, metric, counted)
     result = {
         **record.result,
         "method": config.method.name,
@@ -51,5 +56,10 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig) -> None:
         "seconds": 0.0,
         "trained_as": record.result["method"],
     }
+    # What clients take home is another entry here, so every other metric of it is scored again, too.
+    again = replace(record, path=target, result=result)
+    home = recorded(again, config, setup.method, setup.trainer.model, setup.schema).chosen.models
+    rows = Rows(home.params.to(setup.w.params.device), home.buffers.to(setup.w.params.device))
+    result["metrics"] = {name: each.to_dict() for name, each in metric_table(setup, rows, counted).items()}
     write_json(target / DESCRIPTION, config.to_dict())
     write_json(target / RESULT, result)  # last of all: its presence says that the rest is whole
