@@ -11,13 +11,14 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.methods import FedAMP
+from fedamp.methods import FedAMP, FedAvg
+from fedamp.methods.base import ABOUT
 from fedamp.records.differences import differences
 from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import Inputs
 from fedamp.runs.identity import slug
 from fedamp.runs.setup import assemble
-from helpers import ALL
+from helpers import ALL, silos
 
 TABLES = Path(__file__).parents[2] / "examples" / "hospital_tables.py"
 """It writes the tutorial's tables, and trains nothing."""
@@ -194,3 +195,24 @@ def test_a_sigma_without_end_is_written_down_and_read_again(fedamp_command, tmp_
     assert json.loads((tmp_path / "here" / "description.json").read_text())["method"]["sigma"] == "inf"
     code, out, err = fedamp_command(*command)
     assert (code, "already finished" in out) == (0, True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_warnings_call_clients_by_their_names(named):
+    """What a method says about a client, what is not finite and what is refused: by name, or by number."""
+
+    class Telling(FedAvg):
+        """FedAvg with something to say about the second client."""
+
+        def diagnostics(self, state):
+            return {**super().diagnostics(state), ABOUT: [(1, "it is odd")]}
+
+    pairs = [part[:2] for part in silos([30, 30, 30])]
+    pairs[0] = (torch.full_like(pairs[0][0], 1e38), pairs[0][1])
+    clients = dict(zip(("north", "south", "east"), pairs, strict=True)) if named else pairs
+    settings = {"model": "logistic", "rounds": 1, "epochs": 1, "poisoned": [2], "poison_scale": 1e6}
+    with pytest.warns(fedamp.FedampWarning):
+        said = fedamp.run(clients=clients, method=Telling(), **settings).warnings
+    north, south, east = ("north", "south", "east") if named else ("client 0", "client 1", "client 2")
+    for begin in (f"{south}: it is odd", f"the training loss of {north} is not", f"the reply of {east} is refused"):
+        assert any(text.startswith(begin) for text in said), said

@@ -117,6 +117,7 @@ def _next_round(config: RunConfig, setup: Setup, at: Standing) -> Round:
         tamper=setup.tamper,
         checked=config.checks_replies,
         poisoned=config.poisoned,
+        names=setup.facts.names,
     )
 
 

@@ -40,13 +40,15 @@ def play_round(
     tamper: Tamper = lambda reply, who: reply,
     checked: bool = False,
     poisoned: Collection[int] = (),
+    names: Sequence[str] | None = None,
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
     `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
     received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would ruin every
     model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned` are
-    the clients whose replies are tampered with: their warnings say so.
+    the clients whose replies are tampered with: their warnings say so. Warnings call clients by `names`, if they have
+    some, else by their numbers.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -70,8 +72,8 @@ def play_round(
         finite, refused = _looked_at(method, reply, received, message, present, local)
     else:
         finite, refused = _finite(reply, len(who)), {}
-    single = [f"client {i}: {text}" for i, text in diagnostics.get(ABOUT, [])]
-    events = [*diagnostics["events"], *single, *_events(who, losses, finite, refused, checked, poisoned)]
+    single = [f"{_called([i], names)}: {text}" for i, text in diagnostics.get(ABOUT, [])]
+    events = [*diagnostics["events"], *single, *_events(who, losses, finite, refused, checked, poisoned, names)]
     sound = finite & torch.tensor([i not in refused for i in who.tolist()])
     heard, ended = present.clone(), part
     if not sound.all():  # for the server and the states, whoever is not heard was absent
@@ -125,30 +127,38 @@ def _events(
     refused: Mapping[int, reply_checks.Refusal],
     checked: bool,
     poisoned: Collection[int],
+    names: Sequence[str] | None,
 ) -> list[str]:
     """Return warnings about losses and replies, each with its cause and its cure."""
     sick = torch.stack([~loss.isfinite() for loss in losses.values()]).any(0).cpu() if losses else ~finite
     causes = {
-        "the training loss of client {} is not finite": who[sick].tolist() if losses else [],
-        "the model of client {} is not finite: it is not received, and the client continues from its last one": (
+        "the training loss of {} is not finite": who[sick].tolist() if losses else [],
+        "the model of {} is not finite: it is not received, and the client continues from its last one": (
             who[~finite].tolist()
         ),
     }
     cure = "Lower the learning rate, or look for values in the client's data that are not finite"
     if poisoned and not checked:
         cure = "What the poisoned clients send may have reached it: check replies (replies=checked)"
-    events = [text for words, bad in causes.items() for text in _with_cure(words, bad, cure, poisoned)]
+    events = [text for words, bad in causes.items() for text in _with_cure(words, bad, cure, poisoned, names)]
     for cause in dict.fromkeys(why.cause for why in refused.values()):
-        words = f"the reply of client {{}} is refused, and its sender counts as absent: {cause}"
+        words = f"the reply of {{}} is refused, and its sender counts as absent: {cause}"
         bad = [i for i, why in refused.items() if why.cause == cause]
-        events += _with_cure(words, bad, f"{reply_checks.CURE}; replies=any accepts every reply", poisoned)
+        events += _with_cure(words, bad, f"{reply_checks.CURE}; replies=any accepts every reply", poisoned, names)
     return events
 
 
-def _with_cure(words: str, bad: Sequence[int], cure: str, poisoned: Collection[int]) -> list[str]:
+def _called(some: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return what clients are called in a warning: "client 0, 3", or "hospital-a, hospital-d"."""
+    return f"client {', '.join(map(str, some))}" if names is None else ", ".join(names[i] for i in some)
+
+
+def _with_cure(
+    words: str, bad: Sequence[int], cure: str, poisoned: Collection[int], names: Sequence[str] | None
+) -> list[str]:
     """Return an event for those who are poisoned on purpose, and one for the others, who need a cure."""
     groups = {
         "This is intended: it is poisoned on purpose": [i for i in bad if i in poisoned],
         cure: [i for i in bad if i not in poisoned],
     }
-    return [f"{words.replace('{}', ', '.join(map(str, some)))}. {end}" for end, some in groups.items() if some]
+    return [f"{words.replace('{}', _called(some, names))}. {end}" for end, some in groups.items() if some]
