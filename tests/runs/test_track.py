@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fedamp
 from fedamp.errors import FedampWarning, UserError
@@ -88,6 +89,24 @@ def test_mlflow_has_every_round_once_after_an_interruption_too():
     assert [each.value for each in one] == pytest.approx(result.scores[:, 2])
     assert run.data.metrics["summary_best"] == pytest.approx(result.best)
     assert sorted(path.name for path in Path().iterdir()) == ["here"], "nothing is written beside the run's folder"
+
+
+def test_mlflow_has_names_of_clients_and_of_ones_own_metric():
+    """As they are, where MLflow takes them: it refuses a sign like the euro's, and with it all that it is told."""
+    from mlflow import MlflowClient
+
+    stream = torch.Generator().manual_seed(0)
+    names = ("north", "a/b", "süd")
+    given = {name: (torch.randn(30, 3, generator=stream), torch.arange(30) % 2) for name in names}
+    cost = fedamp.Metric("cost", lambda output, y: (output.argmax(-1) != y).double().mean(), False, "€")
+    settings = {"model": "logistic", "rounds": 1, "epochs": 1, "out": "here", "track": "mlflow"}
+    result = fedamp.run(clients=given, metric=cost, **settings)
+    client = MlflowClient(f"sqlite:///{Path('here/mlflow.db').resolve()}")
+    (run,) = client.search_runs([client.get_experiment_by_name("fedamp").experiment_id])
+    found = {name: value for name, value in run.data.metrics.items() if name.startswith("cost/")}
+    names = ("cost/north", "cost/client_1", "cost/client_2")
+    assert found == pytest.approx(dict(zip(names, result.scores[-1], strict=True)))
+    assert run.data.metrics["mean_cost"] == pytest.approx(result.best)
 
 
 def test_wandb_is_told_the_same(wandb):

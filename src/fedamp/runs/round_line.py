@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedamp.config import RunConfig
@@ -31,6 +31,7 @@ class RoundLine:
     seconds: float  # that the round took
     events: list[str]  # warnings that came up in it
     raw: Mapping[str, Any] = field(repr=False)  # the line itself, as in rounds.jsonl
+    names: Sequence[str] | None = None  # of the clients, if they have names
 
     @classmethod
     def of(cls, line: Mapping[str, Any], rounds: int, scored: str, poisoned: Collection[int] = ()) -> RoundLine:
@@ -67,7 +68,7 @@ def is_played(line: Mapping[str, Any]) -> bool:
 
 def viewed(line: Mapping[str, Any], config: RunConfig, setup: Setup) -> RoundLine:
     """Return the view of a line of this run."""
-    return RoundLine.of(line, config.rounds, setup.method.scored, config.poisoned)
+    return replace(RoundLine.of(line, config.rounds, setup.method.scored, config.poisoned), names=setup.facts.names)
 
 
 def _mean(values: Collection[float | None]) -> float | None:
