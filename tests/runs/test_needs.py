@@ -84,6 +84,14 @@ def test_a_miniature_is_a_run_of_some_clients():
         assert len(result.models["own"].params) == 4
 
 
+@pytest.mark.parametrize("method", ["autoamp", "fedavg"])
+def test_newcomers_are_asked_about_too(fedamp_command, method):
+    flags = ["--clients", "5", "--model", "logistic", "--method", method, "--newcomers", "1", "--rounds", "1"]
+    code, out, err = fedamp_command("run", *flags, "--dry-run")
+    assert code == 0, err
+    assert "memory" in out
+
+
 def test_an_oracle_is_asked_about_fewer_clients():
     config = RunConfig(clients=10, rounds=2, method={"name": "fedamp", "self_weight": "oracle"})
     assert len(play_miniature(config, assemble(config), 4).models["own"].params) == 4
