@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedamp.records.newcomers import Newcomer, Newcomers, paired
+from fedamp.records.newcomers import COLUMNS, Newcomer, Newcomers, paired
+from fedamp.report.newcomers import each_newcomer
 
 ONE = Newcomer(
     "d", "accuracy", 5, 60, 100, 70.0, 80.0, 85.0, 85.0, "own", 4, 20, 5, 4.8, {"a": 0.7, "b": 0.0, "d": 0.3}
@@ -19,6 +20,18 @@ def test_it_comes_back_from_plain_values():
     both = Newcomers((ONE, of(name="e", chosen=60.0)))
     assert Newcomers.of(both.to_dict()) == both
     assert (both.mean("alone"), both.mean("chosen"), both.better, both.worse) == (70.0, 72.5, 1, 1)
+
+
+def test_who_has_no_score_enters_no_mean():
+    """None is a model that is not finite, but of an AUC it is nothing at all: such a model has an AUC of 0."""
+    auc = {"metric": "auc", "alone": 0.5, "received": None, "own": 0.7, "chosen": 0.7}
+    nothing = {"metric": "auc", "alone": None, "received": None, "own": None, "chosen": None}
+    both = Newcomers((of(**auc), of(**nothing)))
+    assert [both.mean(column) for column in COLUMNS] == [0.5, None, 0.7, 0.7]
+    assert (both.better, both.worse) == (1, 0)
+    assert each_newcomer(both).splitlines()[-1].split()[:5] == ["mean", "0.5", "–", "0.7", "0.7"]
+    broken = Newcomers((ONE, of(chosen=None)))
+    assert (broken.mean("alone"), broken.mean("chosen")) == (70.0, None)
 
 
 @pytest.mark.parametrize(

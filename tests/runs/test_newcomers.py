@@ -259,3 +259,15 @@ def test_other_names_of_columns_are_other_data(tmp_path):
         config = RunConfig.of(asked)
         digests.append(inputs_of(config, load_material(config)).data)
     assert digests[0] != digests[1]
+
+
+def test_a_newcomer_without_a_score_is_named():
+    pairs = [(torch.randn(40, 3, generator=torch.Generator().manual_seed(i)), torch.arange(40) % 2) for i in range(4)]
+    seed = next(seed for seed in range(50) if kept_out(RunConfig.of({"newcomers": 2, "seed": seed}), 4) == [1, 3])
+    pairs[3] = (pairs[3][0], 0 * pairs[3][1])
+    given = dict(zip("abcd", pairs, strict=True))
+    settings = {"model": "logistic", "method": "fedamp", "rounds": 1, "epochs": 1, "metric": "auc", "seed": seed}
+    with pytest.warns(fedamp.FedampWarning, match="ROC AUC is not defined for d: its test samples have only one class"):
+        late = fedamp.run(clients=given, newcomers=2, **settings).newcomers
+    assert [one.name for one in late.each if one.chosen is None] == ["d"]
+    assert late.mean("chosen") == late.each[0].chosen

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedamp.config.metrics import info
+from fedamp.config.metrics import UNDEFINED, info
 from fedamp.records.beside_alone import LEVEL, paired_p, sign_test
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import WORDS
@@ -159,9 +159,16 @@ class Newcomers:
         return self.each[0].metric
 
     def mean(self, column: str) -> float | None:
-        """Return the mean over the newcomers of one of COLUMNS; None if it is not known of all."""
+        """Return the mean over the newcomers of one of COLUMNS; None if a model is not finite, or nobody has one.
+
+        By a metric like AUC a model that is not finite has a score, too: who has none has rows that define none, and
+        enters no mean.
+        """
         values = [getattr(one, column) for one in self.each]
-        return None if any(value is None for value in values) else float(np.mean(values))
+        known = [value for value in values if value is not None]
+        if not known or (len(known) < len(values) and info(self.metric).text(None) != UNDEFINED):
+            return None
+        return float(np.mean(known))
 
     @property
     def better(self) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedamp.config.metrics import info
 from fedamp.records.newcomers import COLUMNS, Newcomer, Newcomers
 from fedamp.records.reading import RunRecord
@@ -59,10 +57,9 @@ def _scores(newcomers: Sequence[Newcomer]) -> list[str]:
     """Return the mean of each column; nothing for what a method does not have."""
     cells = []
     for column in COLUMNS:
-        values = [getattr(one, column) for one in newcomers]
+        mean = Newcomers(tuple(newcomers)).mean(column)
         percent = info(newcomers[0].metric).unit == "%"
-        known = None not in values
-        cells.append(format(float(np.mean(values)), ".2f" if percent else ".4g") if known else NOTHING)
+        cells.append(NOTHING if mean is None else format(mean, ".2f" if percent else ".4g"))
     return cells
 
 

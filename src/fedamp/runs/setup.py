@@ -121,7 +121,9 @@ def assemble(
         tamper=_tampering(config, clients, flat),
         warnings=(*material.warnings, *judging_warnings(config, material.task, material.labels), *unscored),
     )
-    return replace(setup, newcomers=_newcomers(config, material, setup, model, given))
+    late = _newcomers(config, material, setup, model, given)
+    of_late = tuple(text for each in late for text in each.warnings)
+    return replace(setup, newcomers=late, warnings=(*setup.warnings, *of_late))
 
 
 def _keep_out(config: RunConfig, material: Material) -> Material:
@@ -152,7 +154,9 @@ def _newcomers(
         # An oracle knows the newcomer's group as it knows the others'.
         groups = None if mine.groups is None else (*(setup.clients.groups or ()), *mine.groups)
         meets = method_of(config, groups) if method is None else with_plain_values(method)
-        found.append(replace(setup_of(setup, meets, mine, name), w=w))
+        unscored, without = undefined_warnings(material.task, mine, [name], together=False)
+        late_one = replace(setup_of(setup, meets, mine, name), w=w, warnings=tuple(unscored))
+        found.append(replace(late_one, facts=replace(late_one.facts, undefined=without or None)))
     return tuple(found)
 
 
