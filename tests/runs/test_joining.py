@@ -324,3 +324,34 @@ def test_a_newcomer_of_one_class_gets_a_model_without_a_score(tmp_path):
     assert (joined.joined.alone, joined.joined.own, joined.joined.chosen) == (None, None, None)
     assert any("not defined for hospital-c: its test samples" in line for line in joined.warnings)
     assert set(joined.predict(healthy).labels) <= {"yes", "no"}
+
+
+def test_a_loss_and_a_metric_of_ones_own_are_given_again(tmp_path):
+    def wrong(outputs, y):
+        return (outputs.argmax(-1) != y).double().mean()
+
+    def steep(outputs, y):
+        return 2 * nn.functional.cross_entropy(outputs, y, reduction="none")
+
+    def other(outputs, y):
+        return nn.functional.cross_entropy(outputs, y, reduction="none")
+
+    pairs = [part[:2] for part in silos([30, 30, 30])]
+    settings = {"model": "logistic", "method": "fedamp", "rounds": 1, "epochs": 1, "device": "cpu"}
+    cost = fedamp.Metric("cost", wrong, higher_is_better=False)
+    run = fedamp.run(clients=pairs[:2], loss=steep, metric=cost, out=tmp_path / "run", **settings)
+    own = fedamp.join(tmp_path / "run", pairs[2], loss=steep, metric=cost).joined
+    assert own.metric == "own:lower:cost"
+    assert own.to_dict() == fedamp.join(run, pairs[2], loss=steep, metric=cost).joined.to_dict()
+    for given, message in (
+        ({"metric": cost}, r"has a loss of its own .* join there, with fedamp.join\(..., loss=...\)"),
+        ({"loss": steep}, "has a metric of its own"),
+        ({"loss": other, "metric": cost}, "loss is not the one of"),
+        ({"loss": steep, "metric": fedamp.Metric("gain", wrong)}, "metric is not the one of"),
+        ({"loss": steep, "metric": "auc"}, "metric is 'auc'; a newcomer is judged as the run was"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fedamp.join(tmp_path / "run", pairs[2], **given)
+    plain = fedamp.run(clients=pairs[:2], **settings)
+    with pytest.raises(UserError, match="loss is not the one of the result"):
+        fedamp.join(plain, pairs[2], loss=steep)

@@ -12,6 +12,7 @@ from torch import nn
 
 from fedamp import checks
 from fedamp.config import Named, RunConfig
+from fedamp.config.metrics import Metric
 from fedamp.config.run_config import GIVEN
 from fedamp.data.silos.read import silo_name
 from fedamp.errors import UserError
@@ -19,6 +20,7 @@ from fedamp.methods.newcomer import Joining
 from fedamp.records.folder import RunFolder
 from fedamp.runs.finished_run import FinishedRun, default_dtype, finished_run
 from fedamp.runs.identity import inputs_of
+from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore, play
 from fedamp.runs.newcomer_data import newcomer_material
 from fedamp.runs.newcomers import ROUNDS, SETTING, as_newcomer
@@ -41,6 +43,8 @@ def join(
     validation: float | None = None,
     device: str | None = None,
     model: nn.Module | Callable[..., nn.Module] | None = None,
+    loss: Loss | None = None,
+    metric: Metric | None = None,
     out: str | Path | None = None,
     observer: Observer = ignore,
 ) -> Result:
@@ -50,10 +54,12 @@ def join(
     (x, y, x_test, y_test). Its rows are encoded by the run's schema; shares of them are held out as in the run, unless
     `validation` says otherwise. For some rounds the newcomer trains as the run's clients did, and the server mixes for
     it from the run's last models. Nobody else takes part, and the run's folder stays as it is. `model` is the one that
-    was given to the run from Python, if `run` is a folder. `out` is a folder for the record, as of `fedamp.run`.
+    was given to the run from Python, if `run` is a folder; a `loss` and a `metric` that were are given again in any
+    case. `out` is a folder for the record, as of `fedamp.run`.
     """
     checks.count("rounds", rounds)
-    source = finished_run(run, model)
+    source, own = finished_run(run, model), OwnParts(loss, metric)
+    _check_same_parts(source, own)
     name = _name(name, data, source.members)
     config, given = _config(source, data, name, rounds, validation, device), source.given_model
     with default_dtype(source.model.dtype):
@@ -61,8 +67,8 @@ def join(
         material = newcomer_material(source, config, data, name, source.config.clients)
         folder = None if out is None else RunFolder(Path(out), inputs_of(config, material, given, source.method))
         last = source.last.to(device_of(config.device))
-        method = Joining(source.method, last.server, last.k, tuple(source.members))
-        setup = assemble(config, material, given, method, together=False)  # its samples may define no score
+        joining = Joining(source.method, last.server, last.k, tuple(source.members))
+        setup = assemble(config, material, given, joining, own=own, together=False)  # its samples may define no score
         return play(config, setup, folder, observer)
 
 
@@ -81,6 +87,24 @@ def folder_for(run: Path, name: str) -> Path:
 def default_name(data: str | Path) -> str:
     """Return what a newcomer is called that gives no name: as its file is."""
     return silo_name(Path(data))
+
+
+def _check_same_parts(source: FinishedRun, own: OwnParts) -> None:
+    """Raise unless a loss and a metric that were given to the run from Python are given again, and no others."""
+    if own.metric is not None and not isinstance(own.metric, Metric):
+        raise UserError(f"metric is {own.metric!r}; a newcomer is judged as the run was: leave it out")
+    here = own.described()
+    for part, code in (("loss", "loss_code"), ("metric", "metric_code")):
+        there = getattr(source.config, code)
+        if there is not None and code not in here:
+            raise UserError(
+                f"{source.where} has a {part} of its own that was given from Python; join there, with "
+                f"fedamp.join(..., {part}=...)"
+            )
+        if here.get(code) != there or (part in here and here[part] != getattr(source.config, part)):
+            raise UserError(
+                f"{part} is not the one of {source.where}; give what was given to the run, or nothing if nothing was"
+            )
 
 
 def _name(name: str | None, data: str | Path | Sequence[Any], members: Sequence[str]) -> str:
