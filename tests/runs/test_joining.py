@@ -16,6 +16,7 @@ from fedamp.data import load_data
 from fedamp.errors import UserError
 from fedamp.methods import FedAvg
 from fedamp.methods.newcomer import Joining
+from fedamp.records.newcomers import FEW
 from fedamp.runs.newcomers import ROUNDS, kept_out
 from helpers import silos
 
@@ -355,3 +356,19 @@ def test_a_loss_and_a_metric_of_ones_own_are_given_again(tmp_path):
     plain = fedamp.run(clients=pairs[:2], **settings)
     with pytest.raises(UserError, match="loss is not the one of the result"):
         fedamp.join(plain, pairs[2], loss=steep)
+
+
+def test_a_newcomer_without_a_score_joins_and_is_told(tmp_path):
+    """Its test rows are all of one class: no AUC is defined, and its model is its own all the same."""
+    several = 400  # so many that two models that never differ would be worth a sentence
+    for i, name in enumerate("abc"):
+        write_hospital(tmp_path / "silos" / f"{name}.csv", i)
+    fedamp.run(data=str(tmp_path / "silos"), metric="auc", out=tmp_path / "run", **RUN)
+    lines = write_hospital(tmp_path / "all.csv", 9, rows=several).read_text().splitlines()
+    (tmp_path / "d.csv").write_text("\n".join([lines[0], *(line for line in lines if line.endswith("no"))]) + "\n")
+    own = fedamp.join(tmp_path / "run", tmp_path / "d.csv")
+    assert (own.joined.chosen, own.joined.gain, own.facts.undefined) == (None, None, [0])
+    assert own.joined.verdict.startswith("whether joining pays can't be told: no score to compare")
+    assert any("ROC AUC is not defined for d: its test samples have only one class" in text for text in own.warnings)
+    assert own.joined.tested >= FEW
+    assert len(own.predict(tmp_path / "all.csv")) == several

@@ -67,7 +67,7 @@ class Newcomer:
             if self.p is None
             else self.p
         )
-        if self.better == self.worse == 0 and self.tested >= FEW:
+        if self.better == self.worse == 0 and self.tested >= FEW and self.gain is not None:
             found = "joining changes nothing"
         elif p > LEVEL or not self.gain:
             found = "whether joining pays can't be told"
