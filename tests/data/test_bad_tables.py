@@ -69,6 +69,8 @@ CSV = {
         b"v;label\n1.234;0\n",
         "line 2, column 'v' is '1.234', which could be 1.234 or 1234",
     ),
+    "point among commas": (b"v;label\n0,5;0\n1.234;1\n", "line 3, column 'v' is '1.234', which could be 1.234 or 1234"),
+    "comma among points": (b"v;label\n0.5;0\n1,234;1\n", "line 3, column 'v' is '1,234', which could be 1.234 or 1234"),
     "point in a file of commas": (b"u\tv\tlabel\n0,5\t1.234\t0\n", "line 2, column 'v' is '1.234', which could be"),
     "decimal commas with words": (
         b"v\tlabel\n0,5\ta\nhigh\tb\n",

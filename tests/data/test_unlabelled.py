@@ -58,8 +58,10 @@ def test_a_single_row_is_read_as_the_column_that_it_belongs_to(learned, tmp_path
     """Alone, "none" may be a missing value, "-" may be a word, and nothing at all may be anything."""
     schema, x = learned
     for i, row in enumerate(ROWS):
-        found, _ = encode_file(schema, write(tmp_path / "one.csv", [row[:-1]], HEADER[:-1]))
-        assert torch.equal(found, x[i : i + 1])
+        comma = [cell.replace(".", ",") for cell in row[:-1]]
+        for cells, separator in ((row[:-1], ","), (comma, ";")):
+            found, _ = encode_file(schema, write(tmp_path / "one.csv", [cells], HEADER[:-1], separator))
+            assert torch.equal(found, x[i : i + 1])
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])

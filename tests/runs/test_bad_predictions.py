@@ -53,6 +53,14 @@ FILES = {
         "new.csv, line 3, column 'age' is 'old'; expected",
     ),
     "a decimal comma": ('age,year,sex\n"50,5",1,f\n', "new.csv, line 2, column 'age' is '50,5'; expected a finite"),
+    "a word among decimal commas": (
+        "age;year;sex\n50,5;1;f\nold;1;m\n",
+        "new.csv, line 3, column 'age' is 'old'; expected a finite",
+    ),
+    "a point among decimal commas, and no word": (
+        "age;year;sex\n0,5;1;7\n1.234;1;7\n",
+        "new.csv: line 3, column 'age' is '1.234', which could be",
+    ),
     "an empty number": ("age,year,sex\n50,1,f\n61,,m\n", "new.csv, line 3, column 'year' is empty"),
     "an empty word": ("age,year,sex\n50,1,\n", "new.csv, line 2, column 'sex' is empty"),
     "not a number": (

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedamp.data.silos.cells import LONGEST_WORD, as_number, is_missing, is_perhaps_missing, label_name
 from fedamp.data.silos.files.dates import as_days, days_of
+from fedamp.data.silos.files.decimals import comma_number
 from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.data.silos.schema import Schema, apply_schema
@@ -33,6 +34,7 @@ class NewTable:
     name: str
     columns: Mapping[str, Cells]
     place: Callable[[int], str] = field(repr=False)  # of a row: "line 7" of a file, "row 5" in memory
+    commas: bool = False  # whether numbers may have decimal commas, as in a file that is not separated by commas
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -124,6 +126,8 @@ def _number(table: NewTable, column: str, row: int, cell: Any) -> float:
         return np.nan
     flag = isinstance(cell, bool | np.bool_)
     value = float(cell) if flag else as_number(cell if isinstance(cell, str) else str(cell))
+    if value is None and table.commas:
+        value = comma_number(cell.strip())
     if value is None or abs(value) > np.finfo(np.float64).max:
         raise UserError(f"{table.where(row, column)} {_is(cell)}; expected a finite number, as the model learned from")
     return float(value)

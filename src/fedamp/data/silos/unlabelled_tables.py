@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from fedamp.data.silos.files.content import as_utf8, check_utf8, file_bytes
 from fedamp.data.silos.files.csv_file import read_rows
+from fedamp.data.silos.files.decimals import check_marks, marks_of
 from fedamp.data.silos.files.parquet_file import columns_among
 from fedamp.data.silos.files.separator import find_separator
 from fedamp.data.silos.files.table import Wanted, check_header
@@ -20,7 +20,7 @@ from fedamp.data.silos.one_line import brief, listed, shown
 from fedamp.data.silos.raw import Array
 from fedamp.data.silos.read import ending, read_table
 from fedamp.data.silos.schema import Schema
-from fedamp.data.silos.unlabelled import Cells, NewTable, check_names, encode_columns, encode_table
+from fedamp.data.silos.unlabelled import Cells, NewTable, check_names, encode_columns, encode_table, lacks
 from fedamp.errors import UserError
 
 
@@ -34,26 +34,12 @@ def encode_file(
     """
     try:
         return _encode_quickly(schema, path, ignored, encoding)
-    except UserError as error:
-        table, separator = _cells(path, encoding, schema.columns or ())
-        if separator == ",":
-            return encode_table(schema, table, ignored)
-        # Where a comma may be for decimals, the cells alone don't tell.
-        numbers = _with_decimals(schema, path, encoding)
-        found = encode_table(schema, replace(table, columns={**table.columns, **(numbers or {})}), ignored)
-        if numbers is None:
-            raise error from None
-        return found
-
-
-def _with_decimals(schema: Schema, path: Path, encoding: str | None) -> dict[str, Array] | None:
-    """Return a file's columns of numbers by the reader that knows decimal commas; None if it can't tell."""
-    columns = [each for each in schema.columns or () if each not in (*schema.categories, *schema.dates)]
-    try:
-        read = read_table(path, Wanted(columns=tuple(columns), encoding=encoding, missing="keep")).features
     except UserError:
-        return None
-    return {name: each.values for name, each in read.items() if each.values.dtype.kind == "f" and not each.dates}
+        table, separator = _cells(path, encoding, schema.columns or ())
+        found = encode_table(schema, table, ignored)
+        if table.commas:
+            _check_decimals(schema, table, separator)
+        return found
 
 
 def _encode_quickly(
@@ -72,6 +58,20 @@ def _encode_quickly(
             raise UserError(f"{shown(path)}: column {column!r} has {kind}, expected {wanted} in every row")
         (words if kind == "words" else numbers)[column] = read.values
     return encode_columns(schema, shown(path), numbers, words)
+
+
+def _check_decimals(schema: Schema, table: NewTable, separator: str) -> None:
+    """Raise where training would not know either what a mark within a number is for."""
+    marks = {}
+    for column in schema.columns or ():
+        if column in schema.categories or column in schema.dates:
+            continue
+        texts = {row: str(cell).strip() for row, cell in enumerate(table.columns[column]) if not lacks(cell)}
+        marks[column] = marks_of(list(texts.values()), list(texts).__getitem__)
+    try:
+        check_marks(marks, separator, table.place)
+    except UserError as error:
+        raise UserError(f"{table.name}: {error}") from None
 
 
 def read_cells(path: Path, encoding: str | None = None, names: Collection[str] = ()) -> NewTable:
@@ -94,8 +94,8 @@ def _cells(path: Path, encoding: str | None, names: Collection[str]) -> tuple[Ne
     except UserError as error:
         raise UserError(f"{shown(path)}: {error}") from None
     cells: list[Cells] = list(zip(*rows, strict=True)) if rows else [()] * len(header)
-    table = NewTable(shown(path), dict(zip(header, cells, strict=True)), lambda row: f"line {lines[row]}")
-    return table, separator
+    columns = dict(zip(header, cells, strict=True))
+    return NewTable(shown(path), columns, lambda row: f"line {lines[row]}", commas=separator != ","), separator
 
 
 def _parquet_cells(path: Path) -> NewTable:

@@ -25,7 +25,7 @@ class Marks:
 
     comma: bool = False  # some cell has a comma that can only be a decimal mark
     point: bool = False  # some cell has a point that can only be a decimal mark
-    doubtful: tuple[str, int] | None = None  # a cell, and its row, if the column has marks and none is clear
+    doubtful: tuple[str, int] | None = None  # a cell, and its row, whose mark no other of the column makes clear
 
 
 NO_MARKS = Marks()
@@ -55,7 +55,10 @@ def marks_of(texts: Sequence[str], row: Callable[[int], int]) -> Marks:
     points = [i for i, text in enumerate(texts) if "." in text]
     comma = any(not _GROUP_COMMA.fullmatch(texts[i]) for i in commas)
     point = any(not _GROUP_POINT.fullmatch(texts[i]) for i in points)
-    unclear = None if comma or point else next(iter([*commas, *points]), None)
+    # A mark that is clear settles its own kind alone: beside 0,5 a thousand may be written as 1.234.
+    unsettled = [i for i in commas if not comma and _GROUP_COMMA.fullmatch(texts[i])]
+    unsettled += [i for i in points if (comma or not point) and _GROUP_POINT.fullmatch(texts[i])]
+    unclear = next(iter(unsettled), None)
     return Marks(comma, point, None if unclear is None else (texts[unclear], row(unclear)))
 
 
