@@ -172,5 +172,12 @@ def test_an_engineer_sees_them_with_their_scores(tmp_path, fedamp_command, monke
     assert f"best: by your own {spec['best']['samples']} validation samples" in out
     code, out, _ = fedamp_command("silo", "models", tmp_path / "without")
     assert (code, "no best one is kept: the plan holds out no validation samples" in out) == (0, True)
+    for path in (tmp_path / "with/run/models").rglob("*.json"):  # as if its own samples were of one class
+        spec = json.loads(path.read_text())
+        path.write_text(json.dumps({**spec, "score": {**spec["score"], "metric": "auc", "validation": None}}))
+    for path in (tmp_path / "with/run/models").glob("best.*"):
+        path.unlink()
+    code, out, _ = fedamp_command("silo", "models", tmp_path / "with")
+    assert (code, "no best one is kept: your own validation samples define no AUC" in out) == (0, True)
     code, _, err = fedamp_command("silo", "models", tmp_path / "nowhere")
     assert (code, err.count("\n"), "no models yet" in err) == (2, 1, True)

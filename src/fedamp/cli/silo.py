@@ -102,10 +102,10 @@ def silo_models(bundle: Bundle) -> None:
         say(f"best: by your own {kept[0].samples} validation samples; chosen: by those of all silos together")
     if any(one.validation is not None for one in kept):
         return say("choose by validation samples; test samples only say how good what you chose is")
-    say(
-        "no best one is kept: the plan holds out no validation samples (federation init --validation 0.2), and test "
-        "samples are not there to choose by"
-    )
+    lacking = "the plan holds out no validation samples (federation init --validation 0.2)"
+    if any(one.name.startswith("chosen") for one in kept):  # by the other silos' samples
+        lacking = f"your own validation samples define no {info(metric).short}"
+    say(f"no best one is kept: {lacking}, and test samples are not there to choose by")
 
 
 @silo_app.command("predict")
