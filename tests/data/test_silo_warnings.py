@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.targets import guess_task
-from fedamp.data.silos.warnings import class_warnings, name_warnings, task_warnings
+from fedamp.data.silos.warnings import class_warnings, identifier_warnings, name_warnings, task_warnings
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,25 @@ def test_names_that_are_said_alike():
     assert "'type 1' (in 'u') and 'Type 1' (in 'v') and 'type1' (in 'w')" in warned
     (warned,) = name_warnings("labels", {"u": ["a"], "v": ["b"]})
     assert "labels of 'u', 'v' occur in no other silo" in warned
+
+
+def test_columns_that_say_whose_row_it_is():
+    """Of words and of numbers, by one line each that says how to leave it out; measurements and dates are fine."""
+    stream = np.random.default_rng(0)
+    columns = ("patient", "record", "age", "admitted")
+    silos = [
+        RawSilo(
+            name,
+            np.stack([np.arange(30) + 1, stream.integers(20, 90, 30), np.arange(30) + 19000], axis=1).astype(float),
+            np.array(["no", "yes"] * 15),
+            columns,
+            {"patient": np.array([f"{name}{i}" for i in range(30)])},
+            "ill",
+            dates=("admitted",),
+        )
+        for name in "ab"
+    ]
+    words, numbers = identifier_warnings(silos)
+    assert "column 'patient' looks like an identifier (60 different words in 60 rows)" in words
+    assert "--drop patient (drop= in Python)" in words
+    assert "column 'record' looks like an identifier (all different and in sequence, like row numbers)" in numbers

@@ -27,7 +27,7 @@ from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_sc
 from fedamp.data.silos.schema.missing import READING, with_kinds_of
 from fedamp.data.silos.schema_file import read_schema, schema_to_json
 from fedamp.data.silos.targets import guess_task
-from fedamp.data.silos.warnings import silo_warnings, task_warnings
+from fedamp.data.silos.warnings import identifier_warnings, silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
 from fedamp.runs.newcomers import SETTING, kept_out
@@ -199,7 +199,10 @@ def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None
             material, newcomers=newcomers, newcomer_names=tuple(silo.name for silo in late), everyone=everyone
         )
     task = config.task if agreed is None else agreed.task
-    return replace(material, warnings=(*_left_out(silos), *silo_warnings(silos, schema, task), *material.warnings))
+    noticed = silo_warnings(silos, schema, task)
+    if agreed is None:  # whoever agreed on a schema was asked about such columns
+        noticed += identifier_warnings(silos)
+    return replace(material, warnings=(*_left_out(silos), *noticed, *material.warnings))
 
 
 def _check_tables(config: RunConfig, silos: Sequence[RawSilo]) -> None:

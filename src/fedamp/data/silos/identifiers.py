@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedamp.data.silos.raw import RawSilo, word_counts
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.errors import UserError
 
@@ -66,6 +67,20 @@ def number_reason(column: str, values: NDArray[Any]) -> str:
     if 2 * different > len(values) and _CALLED.search(snake):
         return "mostly different, and called like a record number"
     return ""
+
+
+def silo_suspects(silos: Sequence[RawSilo], min_count: int = 1) -> dict[str, str]:
+    """Return which columns of silos look like identifiers, and why; words in fewer than `min_count` rows are rare."""
+    rows, reasons = sum(len(silo) for silo in silos), {}
+    for column, counts in word_counts(silos).items():
+        reasons[column] = word_reason(counts, rows, sum(count < min_count for count in counts.values()))
+    # Of dates only the mean travels, and it is no surprise that they are in sequence.
+    for column in dict.fromkeys(column for silo in silos for column in silo.numeric if column not in silo.dates):
+        parts = [silo.x[:, silo.numeric.index(column)] for silo in silos if column in silo.numeric]
+        parts = [part[~np.isnan(part)] for part in parts]
+        # One silo after the other: two of them may both number their rows from 1.
+        reasons[column] = next((why for part in parts if (why := number_reason(column, part))), "")
+    return {column: why for column, why in reasons.items() if why}
 
 
 def schema_suspects(schema: Schema) -> dict[str, str]:

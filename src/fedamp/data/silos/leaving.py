@@ -10,7 +10,7 @@ import numpy as np
 
 from fedamp import checks
 from fedamp.data.silos.cells import label_name
-from fedamp.data.silos.identifiers import number_reason, word_reason
+from fedamp.data.silos.identifiers import silo_suspects
 from fedamp.data.silos.one_line import as_date, brief, listed
 from fedamp.data.silos.raw import RawSilo, word_counts
 from fedamp.data.silos.schema import Schema, make_schema
@@ -53,7 +53,7 @@ def faults(silos: Sequence[RawSilo], task: str, min_count: int, keep: Collection
     """Return in words why a schema of these rows should not leave as it is, each with its cure; none if it may."""
     rows = sum(len(silo) for silo in silos)
     found = []
-    if suspects := {column: why for column, why in _suspects(silos, min_count).items() if column not in keep}:
+    if suspects := {column: why for column, why in silo_suspects(silos, min_count).items() if column not in keep}:
         which = ", ".join(f"{column!r} ({why})" for column, why in suspects.items())
         names = ",".join(suspects)
         found.append(
@@ -83,19 +83,6 @@ def faults(silos: Sequence[RawSilo], task: str, min_count: int, keep: Collection
     if rows < min_count:
         found.append(f"there are {rows} rows, and means of so few tell what they hold; lower --min-count to allow it")
     return [*found, *(_rare_labels(silos, min_count, keep) if task == "classification" else [])]
-
-
-def _suspects(silos: Sequence[RawSilo], min_count: int) -> dict[str, str]:
-    rows, reasons = sum(len(silo) for silo in silos), {}
-    for column, counts in word_counts(silos).items():
-        reasons[column] = word_reason(counts, rows, sum(count < min_count for count in counts.values()))
-    # Of dates only the mean travels, and it is no surprise that they are in sequence.
-    for column in dict.fromkeys(column for silo in silos for column in silo.numeric if column not in silo.dates):
-        parts = [silo.x[:, silo.numeric.index(column)] for silo in silos if column in silo.numeric]
-        parts = [part[~np.isnan(part)] for part in parts]
-        # One silo after the other: two of them may both number their rows from 1.
-        reasons[column] = next((why for part in parts if (why := number_reason(column, part))), "")
-    return {column: why for column, why in reasons.items() if why}
 
 
 def _known_numbers(silos: Sequence[RawSilo]) -> Counter[str]:

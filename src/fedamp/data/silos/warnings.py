@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from fedamp.data.silos.cells import as_number
+from fedamp.data.silos.identifiers import silo_suspects
 from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.raw import Array, RawSilo, word_counts
 from fedamp.data.silos.schema import Schema
@@ -126,6 +127,15 @@ def empty_warnings(silos: Sequence[RawSilo], schema: Schema) -> list[str]:
         f"{filling(schema, column)}; look at the file"
         for column, places in empty.items()
         if places
+    ]
+
+
+def identifier_warnings(silos: Sequence[RawSilo]) -> list[str]:
+    """Return which columns may be no features: a model learns by heart whose row it is, and new rows are of others."""
+    return [
+        f"column {column!r} looks like an identifier ({why}), and each model learns from it; leave it out with "
+        f"--drop {column} (drop= in Python)"
+        for column, why in silo_suspects(silos).items()
     ]
 
 
