@@ -122,6 +122,15 @@ def test_another_setting_can_be_chosen(open_page):
     assert page.locator("#xi-figure").is_visible()
 
 
+def test_a_method_without_others_is_shown_from_its_first_round(open_page):
+    page = open_page()
+    assert not page.is_checked("#whole-axis")
+    page.get_by_label("Setting").select_option("1")
+    assert page.is_checked("#whole-axis")
+    page.get_by_label("Setting").select_option("0")
+    assert not page.is_checked("#whole-axis")
+
+
 @pytest.mark.parametrize("width", [320, 390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_sideways_scrolling(open_page, width, scheme):

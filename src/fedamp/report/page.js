@@ -126,6 +126,7 @@
     hidden.clear();
     stale = true;
     $("block").value = number;
+    $("whole-axis").checked = block.methods.length < 2; // no ends to tell apart: how it got there is what there is to see
     const withXi = block.methods.filter((method) => method.xi).map((method) => method.name);
     fill($("xi-method"), withXi, withXi.at(-1));
     if (block.methods.length) fill($("client-method"), block.methods.map((method) => method.name), usual());
