@@ -205,7 +205,8 @@ class Record:
         result = self._result(summary, lines, received)
         self.state.choice = self._held_out(lines).choice
         run.finish(result, self._next_models(), self._xi(), forget=False)
-        self.say(f"finished: best mean {metric} {info(metric).text(summary.best)} in round {summary.best_round}")
+        best, told = info(metric).text(summary.best), info(metric).words
+        self.say(f"finished: best mean {told} {best} in round {summary.best_round}")
         self.status("finished")
 
     # -- the result ------------------------------------------------------------------------------------------------
