@@ -18,9 +18,7 @@ from fedamp.errors import UserError
 
 Place = Callable[[int], str]  # from a row's number to its place in the file, say "line 17"
 
-CURE = (
-    "--missing fill puts in a mean or the most frequent word, --missing drop leaves the row out (missing= in Python)"
-)
+CURE = "--missing fill puts in a mean or the most frequent word, --missing drop leaves the row out (missing= in Python)"
 LABEL_CURE = "--missing drop leaves the row out (missing= in Python)"
 
 
