@@ -109,6 +109,21 @@ def test_its_model_is_exported_as_a_runs_is(here, fedamp_command):
         assert torch.equal(module.state_dict()[name], value)
 
 
+def test_a_newcomer_whose_held_out_rows_have_one_class_joins_all_the_same(tmp_path, fedamp_command):
+    """A rare disease: none of the held-out patients has it, so no AUC chooses or compares; the last round is taken."""
+    for i, name in enumerate("ab"):
+        write_hospital(tmp_path / "silos" / f"hospital-{name}.csv", i)
+    fedamp.run(data=str(tmp_path / "silos"), metric="auc", validation=0.2, out=tmp_path / "run", **RUN)
+    lines = write_hospital(tmp_path / "hospital-d.csv", 9).read_text().splitlines()
+    (tmp_path / "hospital-d.csv").write_text("\n".join(line for line in lines if not line.endswith("yes")) + "\n")
+    code, out, err = fedamp_command("join", "run", "--data", "hospital-d.csv")
+    assert code == 0
+    assert "of its round 5" in out
+    assert "whether joining pays can't be told: no score to compare" in out
+    assert [line.split(" is not defined for ")[1].split()[0] for line in err.splitlines()] == ["hospital-d:"] * 2
+    assert "--metric" not in err  # the run's metric is not a newcomer's to choose
+
+
 def test_names_that_are_alike_have_records_of_their_own(here, fedamp_command):
     for name in ("hospital-d", "hospital d", "Hospital-D", "hospital/d", "../d", ".d"):
         assert fedamp_command("join", "run", "--data", "hospital-d.csv", "--name", name, "--rounds", 1)[0] == 0

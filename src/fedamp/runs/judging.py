@@ -123,8 +123,8 @@ def undefined_warnings(
 ) -> tuple[list[str], list[int]]:
     """Return a warning about clients whose test samples define no score, and which ones they are, by position.
 
-    All of them in a run of several is an error: nothing could be said about any model. `together` is False in a silo,
-    which is alone and can't know about the others.
+    All of them in a run of several is an error: nothing could be said about any model. `together` is False in a silo
+    and for a newcomer: each is alone, and metric and shares were chosen by others.
     """
     warnings, words = [], info(task.metric).words
     nobody: list[int] = []
