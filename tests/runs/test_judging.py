@@ -280,3 +280,15 @@ def test_a_metric_that_is_none():
         fedamp.run(clients=rare(), metric=broken, **QUICK)
     with pytest.raises(UserError, match="unknown metric 'acu'"):
         fedamp.run(clients=rare(), metric="acu", **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("metric", "positives", "told"), [("auc", 60, True), ("auc", 300, False), ("accuracy", 60, False)]
+)
+def test_a_choice_by_few_samples_is_said_to_be_chance(metric, positives, told):
+    """Of 60 positives in 600 samples about a tenth is held out for validation, of 300 about fifty."""
+    stream = torch.Generator().manual_seed(0)
+    clients = [(torch.randn(300, 3, generator=stream), (torch.arange(300) < positives // 2).long()) for _ in range(2)]
+    settings = {"model": "logistic", "method": "separate", "rounds": 1, "epochs": 1, "validation": 0.2}
+    result = fedamp.run(clients=clients, metric=metric, **settings)
+    assert any("largely chance" in line for line in result.warnings) == told

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedamp.config import RunConfig
-from fedamp.config.metrics import OWN, Metric, info, metric_name
+from fedamp.config.metrics import OWN, SIGN, Metric, info, metric_name
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.models.fingerprint import code_digest
@@ -21,6 +21,10 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 Labels = Sequence[str] | None
 """The names of the classes in order; None if they have none, or if there are no classes."""
+
+ENOUGH_TO_CHOOSE = 30
+"""Held-out samples of the rarest class: with fewer, an AUC has a standard error of about 0.05 or more (Hanley and
+McNeil 1982, at an AUC of 0.85 and many samples of the other class), and rounds differ by less than that."""
 
 NEGATIVE = ("no", "nein", "non", "false", "negative", "healthy", "control", "absent", "0", "none")
 """Words that name the negative class, though they may sort last."""
@@ -137,7 +141,8 @@ def undefined_warnings(
         if not without:
             continue
         who = ", ".join(_named(clients, i, names) for i in without[:8]) + (", ..." if len(without) > 8 else "")
-        cure = f"Hold out more ({more}), or choose another --metric, such as {_other(task)}"
+        by_flags = f"Hold out more ({more}), or choose another --metric, such as {_other(task)}"
+        cure = by_flags if together else "More rows would define one"
         if together and len(without) == len(clients):
             raise UserError(
                 f"{words} is not defined for any client: the {on} samples of each have {_lack(task)}. {cure}"
@@ -149,6 +154,21 @@ def undefined_warnings(
             f"{'It has' if one else 'They have'} {then}. {cure}"
         )
     return warnings, nobody
+
+
+def choice_warnings(task: Task, clients: Clients) -> list[str]:
+    """Return a warning if the rarest class has so few held-out samples that what they choose is left to chance."""
+    if task.name != "classification" or info(task.metric).paired == SIGN or not clients.validation:
+        return []
+    counts = torch.bincount(clients.y[torch.cat(list(clients.validation))])
+    rarest = int(counts[counts > 0].min())
+    if rarest >= ENOUGH_TO_CHOOSE:
+        return []
+    return [
+        f"the rarest class has {rarest} held-out sample{'' if rarest == 1 else 's'} in all clients together: which round "
+        f"and model they choose by {info(task.metric).words} is largely chance. Hold out more (--validation), or leave "
+        "--validation out: then the last round counts"
+    ]
 
 
 def _named(clients: Clients, i: int, names: Sequence[str] | None) -> str:

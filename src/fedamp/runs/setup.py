@@ -27,6 +27,7 @@ from fedamp.runs.judging import (
     NOTHING_OWN,
     OwnParts,
     check_loss,
+    choice_warnings,
     judged_task,
     judging_warnings,
     positive_word,
@@ -108,6 +109,7 @@ def assemble(
     if config.class_weights == "balanced":
         clients = clients.balanced(material.num_outputs)
     unscored, without = undefined_warnings(material.task, clients, material.facts.names, together)
+    few = choice_warnings(material.task, clients) if together else []
     trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     setup = Setup(
@@ -119,7 +121,7 @@ def assemble(
         facts=replace(_facts(config, material, clients, trainer, choice, method), undefined=without or None),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
-        warnings=(*material.warnings, *judging_warnings(config, material.task, material.labels), *unscored),
+        warnings=(*material.warnings, *judging_warnings(config, material.task, material.labels), *unscored, *few),
     )
     late = _newcomers(config, material, setup, model, given)
     of_late = tuple(text for each in late for text in each.warnings)
