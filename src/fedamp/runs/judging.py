@@ -23,7 +23,7 @@ Labels = Sequence[str] | None
 """The names of the classes in order; None if they have none, or if there are no classes."""
 
 ENOUGH_TO_CHOOSE = 30
-"""Held-out samples of the rarest class: with fewer, an AUC has a standard error of about 0.05 or more (Hanley and
+"""Held-out samples of the rarest class: with fewer, an AUC has a standard error above 0.044 (Hanley and
 McNeil 1982, at an AUC of 0.85 and many samples of the other class), and rounds differ by less than that."""
 
 NEGATIVE = ("no", "nein", "non", "false", "negative", "healthy", "control", "absent", "0", "none")
@@ -165,9 +165,9 @@ def choice_warnings(task: Task, clients: Clients) -> list[str]:
     if rarest >= ENOUGH_TO_CHOOSE:
         return []
     return [
-        f"the rarest class has {rarest} held-out sample{'' if rarest == 1 else 's'} in all clients together: which round "
-        f"and model they choose by {info(task.metric).words} is largely chance. Hold out more (--validation), or leave "
-        "--validation out: then the last round counts"
+        f"of the rarest class {rarest} {'sample is' if rarest == 1 else 'samples are'} held out, in all clients together: "
+        f"which round and model these choose by {info(task.metric).words} is largely chance. Hold out more "
+        "(--validation), or leave --validation out: then the last round counts"
     ]
 
 
