@@ -37,7 +37,8 @@ GIB = 1 << 30
 MEASURED = """
 import sys
 from fedamp.cli.main import main
-from fedamp.runs import earlier_split, identity, loop, needs, process_memory, setup
+from fedamp.runs import earlier_split, identity, loop, setup
+from fedamp.runs.memory import needs, process_memory
 before = process_memory.resident()
 try:
     main()

@@ -16,7 +16,7 @@ from torch import nn
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.data.in_memory import as_clients
+from fedamp.data.given.samples import as_clients
 from fedamp.rows import Message, Rows
 from fedamp.runs.reply_checks import FREE, Measured, measure, usual_moves, waiting
 from fedamp.runs.setup import assemble

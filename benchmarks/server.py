@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedamp.methods.attention import squared_distances
 from fedamp.rows import mix
-from fedamp.runs.needs import free_memory
+from fedamp.runs.memory.needs import free_memory
 
 SMALL = [(20, 100_000), (60, 1_000_000), (300, 100_000)]
 LARGE = [(100, 11_000_000), (1000, 1_700_000)]

@@ -131,7 +131,7 @@ RUN_STEPS = [
 RUN_LEFT = [
     Box(30, 570, 280, 76, "Run folder", ("records/folder.py",), ("rounds, models, weights",), GREY),
     Box(360, 570, 280, 76, "Table and page", ("report/table.py", "report/page.py"), (), GREY),
-    Box(690, 570, 280, 76, "A client's model", ("runs/export.py",), ("for use elsewhere",), GREY),
+    Box(690, 570, 280, 76, "A client's model", ("runs/in_use/export.py",), ("for use elsewhere",), GREY),
 ]
 
 

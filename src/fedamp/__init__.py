@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fedamp.errors import FedampWarning
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
-    from fedamp.runs.joining import join
-    from fedamp.runs.loading import load
-    from fedamp.runs.prediction import Prediction
+    from fedamp.runs.in_use.loading import load
+    from fedamp.runs.in_use.prediction import Prediction
+    from fedamp.runs.newcomers.joining import join
     from fedamp.runs.result import Result
-    from fedamp.runs.round_line import RoundLine
+    from fedamp.runs.watching.round_line import RoundLine
 
 __all__ = [
     "Comparison",
@@ -39,13 +39,13 @@ _HOMES = {
     "Comparison": "fedamp.comparison.comparison",
     "FedampWarning": "fedamp.errors",
     "Metric": "fedamp.config.metrics",
-    "Prediction": "fedamp.runs.prediction",
+    "Prediction": "fedamp.runs.in_use.prediction",
     "Result": "fedamp.runs.result",
-    "RoundLine": "fedamp.runs.round_line",
+    "RoundLine": "fedamp.runs.watching.round_line",
     "RunConfig": "fedamp.config",
     "compare": "fedamp.comparison.from_python",
-    "join": "fedamp.runs.joining",
-    "load": "fedamp.runs.loading",
+    "join": "fedamp.runs.newcomers.joining",
+    "load": "fedamp.runs.in_use.loading",
     "make_method": "fedamp.methods",
     "run": "fedamp.runs.from_python",
 }

@@ -18,7 +18,7 @@ from fedamp.data.silos.schema.differences import schema_differences
 from fedamp.data.silos.schema.missing import with_kinds_of
 from fedamp.data.silos.schema_file import schema_from_json, schema_to_json
 from fedamp.data.silos.warnings import schema_warnings, silo_warnings
-from fedamp.runs.export import how_to_encode
+from fedamp.runs.in_use.export import how_to_encode
 from fedamp.runs.material import load_material
 
 NAN = np.nan

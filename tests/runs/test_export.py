@@ -15,7 +15,7 @@ import fedamp
 from fedamp.config import RunConfig
 from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import build_layers, describe_layers
-from fedamp.runs.export import export_client, how_to_build, write_model
+from fedamp.runs.in_use.export import export_client, how_to_build, write_model
 
 QUICK = {"rounds": 1, "epochs": 1, "clients": 10}
 

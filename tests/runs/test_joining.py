@@ -17,7 +17,7 @@ from fedamp.errors import UserError
 from fedamp.methods import FedAvg
 from fedamp.methods.newcomer import Joining
 from fedamp.records.newcomers import FEW
-from fedamp.runs.newcomers import ROUNDS, kept_out
+from fedamp.runs.newcomers.newcomer import ROUNDS, kept_out
 from helpers import silos
 
 RUN = {"label": "ill", "rounds": 3, "epochs": 2, "model": "logistic", "device": "cpu", "engine": "loop"}

@@ -12,8 +12,8 @@ from fedamp import rows, seeds
 from fedamp.config import RunConfig
 from fedamp.methods import make_method
 from fedamp.rows import Rows
-from fedamp.runs import needs, process_memory
-from fedamp.runs.miniature import play_miniature
+from fedamp.runs.memory import needs, process_memory
+from fedamp.runs.memory.miniature import play_miniature
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
 
@@ -107,7 +107,7 @@ def test_a_miniatures_bounds_are_in_proportion(monkeypatch):
     def watched(config, small):
         seen.append((rows.BLOCK, small.trainer.chunks.size, sorted(map(len, small.clients.train))))
 
-    monkeypatch.setattr("fedamp.runs.miniature.play", watched)
+    monkeypatch.setattr("fedamp.runs.memory.miniature.play", watched)
     play_miniature(config, setup, 2)
     sizes = sorted(map(len, setup.clients.train))
     assert seen == [(usual // 5, 1, [sizes[0], sizes[-1]])]

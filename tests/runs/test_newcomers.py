@@ -9,18 +9,18 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.data.in_memory import as_clients
+from fedamp.data.given.samples import as_clients
 from fedamp.errors import UserError
 from fedamp.methods.newcomer import Joining
 from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
 from fedamp.rows import State
-from fedamp.runs.finished_run import default_dtype
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
 from fedamp.runs.material import load_material
-from fedamp.runs.newcomers import ROUNDS, arriving, as_newcomer, kept_out
+from fedamp.runs.newcomers.finished_run import default_dtype
+from fedamp.runs.newcomers.newcomer import ROUNDS, arriving, as_newcomer, kept_out
 from fedamp.runs.setup import assemble
 from helpers import ALL, SOME_AT_ONCE, silos
 

@@ -11,8 +11,8 @@ from torch import nn
 import fedamp
 from fedamp import models
 from fedamp.errors import UserError
-from fedamp.runs import onnx_file
-from fedamp.runs.predictor import Predictor
+from fedamp.runs.in_use import onnx_file
+from fedamp.runs.in_use.predictor import Predictor
 from runs.hospitals import held_out, run_hospitals, write_rows
 from runs.test_predict import accuracy, encoded
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.runs.export import export_client
-from fedamp.runs.predictor import BATCH
+from fedamp.runs.in_use.export import export_client
+from fedamp.runs.in_use.predictor import BATCH
 from runs.hospitals import HEADER, held_out, run_hospitals, write_rows
 
 

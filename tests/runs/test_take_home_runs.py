@@ -17,8 +17,8 @@ from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.take_home import ENTRIES, HeldOut
 from fedamp.rows import Rows
-from fedamp.runs.export import export_client
 from fedamp.runs.identity import inputs_of, slug
+from fedamp.runs.in_use.export import export_client
 from fedamp.runs.loop import play
 from fedamp.runs.material import load_material
 from fedamp.runs.scoring import with_between

@@ -12,8 +12,8 @@ import torch
 
 import fedamp
 from fedamp.errors import FedampWarning, UserError
-from fedamp.runs import track
-from fedamp.runs.track import tracker_names
+from fedamp.runs.watching import track
+from fedamp.runs.watching.track import tracker_names
 
 QUICK = {"method": "fedamp", "rounds": 3, "epochs": 1, "clients": 5}
 
@@ -46,7 +46,7 @@ def wandb(monkeypatch):
     fake.Histogram = lambda values: ("histogram", list(values))
     fake.init = lambda **given: told.init.append(given) or Run()
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.delitem(sys.modules, "fedamp.runs.track.to_wandb", raising=False)
+    monkeypatch.delitem(sys.modules, "fedamp.runs.watching.track.to_wandb", raising=False)
     return told
 
 

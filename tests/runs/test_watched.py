@@ -9,8 +9,8 @@ import pytest
 
 import fedamp
 from fedamp.errors import FedampWarning, UserError
-from fedamp.runs import progress
-from fedamp.runs.round_line import RoundLine
+from fedamp.runs.watching import progress
+from fedamp.runs.watching.round_line import RoundLine
 
 QUICK = {"method": "fedamp", "rounds": 4, "epochs": 1, "clients": 5}
 

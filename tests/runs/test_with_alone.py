@@ -8,7 +8,7 @@ import torch
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.records.beside_alone import BesideAlone
-from fedamp.runs.needs import needs
+from fedamp.runs.memory.needs import needs
 from fedamp.runs.setup import assemble
 from helpers import ALL, silos
 

@@ -18,7 +18,7 @@ from fedamp.federation.plan import Plan, SiloConfig
 from fedamp.federation.silo.round import open_silo
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
-from fedamp.runs.export import export_client, how_to_build, write_model
+from fedamp.runs.in_use.export import export_client, how_to_build, write_model
 
 PICTURE, VECTOR = (2, 8, 8), (6,)
 

@@ -17,7 +17,7 @@ from fedamp.errors import UserError
 from fedamp.methods import FedAMP
 from fedamp.models.fingerprint import code_digest
 from fedamp.records.checkpoints import load_checkpoint, save_checkpoint
-from fedamp.runs.export import export_client
+from fedamp.runs.in_use.export import export_client
 
 QUICK = {"rounds": 2, "epochs": 1}
 

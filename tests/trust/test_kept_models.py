@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.data.in_memory import as_clients
+from fedamp.data.given.samples import as_clients
 from fedamp.methods import METHODS
 from fedamp.records.checkpoints import load_checkpoint
-from fedamp.runs.export import export_client
+from fedamp.runs.in_use.export import export_client
 from helpers import ALL, SOME_AT_ONCE
 
 QUICK = {"data": "digits", "clients": 6, "rounds": 6, "epochs": 1}

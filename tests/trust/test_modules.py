@@ -12,7 +12,7 @@ from torch import nn
 
 import fedamp
 from fedamp.config import Named, RunConfig
-from fedamp.data.in_memory import as_clients
+from fedamp.data.given.samples import as_clients
 from fedamp.errors import UserError
 from fedamp.models.flat_model import FlatModel
 from fedamp.runs.setup import assemble

@@ -134,7 +134,9 @@ def test_so_are_columns_words_and_silos_in_notes(fedamp_command):
 
 
 def test_so_are_warnings(fedamp_command, monkeypatch, capsys):
-    monkeypatch.setattr("fedamp.runs.needs.in_words", lambda *_: (["memory [GiB] 1"], "more than [free] there is"))
+    monkeypatch.setattr(
+        "fedamp.runs.memory.needs.in_words", lambda *_: (["memory [GiB] 1"], "more than [free] there is")
+    )
     out = fedamp_command("run", "--clients", "5", "--dry-run")[1]
     assert out == "memory [GiB] 1\nwarning: more than [free] there is\n"
     terminal.warn("a[b] is :warning: odd[/]")

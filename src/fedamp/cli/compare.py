@@ -83,8 +83,8 @@ def play_comparison(
     from fedamp.report.table import comparison_table
     from fedamp.runs import compare
     from fedamp.runs.handed_over import HandedOver
-    from fedamp.runs.track import tracker_names
-    from fedamp.runs.watched import play_tracked
+    from fedamp.runs.watching.track import tracker_names
+    from fedamp.runs.watching.watched import play_tracked
 
     names = tracker_names(track)
     player = partial(play_tracked, names, warn=warn, store=folder) if names else None

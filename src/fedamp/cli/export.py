@@ -35,8 +35,8 @@ def export_command(
 ) -> None:
     """Write a client's model as safetensors or ONNX, with a JSON file that says how to build and feed it."""
     from fedamp.records.client_names import name_or_number_note
-    from fedamp.runs.export import export_all
-    from fedamp.runs.loading import load
+    from fedamp.runs.in_use.export import export_all
+    from fedamp.runs.in_use.loading import load
 
     if every == (client is not None):
         raise UserError("expected --client NAME or --all, one of them")

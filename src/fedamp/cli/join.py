@@ -36,8 +36,8 @@ def join_command(
     as_json: AsJson = False,
 ) -> None:
     """Give a new silo a model from a finished run: only the newcomer trains, and only its own data are needed."""
-    from fedamp.runs.joining import default_name, folder_for, join
-    from fedamp.runs.newcomers import ROUNDS
+    from fedamp.runs.newcomers.joining import default_name, folder_for, join
+    from fedamp.runs.newcomers.newcomer import ROUNDS
 
     count = ROUNDS if rounds is None else rounds
     target = folder or folder_for(run, default_name(data) if name is None else name)

@@ -9,7 +9,7 @@ from fedamp.cli.export import Client, Run, TakeHome
 from fedamp.cli.terminal import say, warn
 
 if TYPE_CHECKING:
-    from fedamp.runs.predictor import Predictor
+    from fedamp.runs.in_use.predictor import Predictor
 
 Flag = typer.Option
 NewRows = Annotated[
@@ -36,7 +36,7 @@ def predict_command(
 ) -> None:
     """Write labels and probabilities, or values, for new rows, as csv."""
     from fedamp.records.client_names import name_or_number_note
-    from fedamp.runs.loading import load
+    from fedamp.runs.in_use.loading import load
 
     run = load(folder)
     number = run.client_number(client)
@@ -49,7 +49,7 @@ def write_predictions(
     asked: "Predictor", data: Path, out: Path | None, id: str | None, force: bool, encoding: str | None
 ) -> None:
     """Write predictions, and say what is worth knowing."""
-    from fedamp.runs.predict_file import predict_file
+    from fedamp.runs.in_use.predict_file import predict_file
 
     path, said = predict_file(asked, data, out, id, force, encoding)
     for line in said.warnings:

@@ -53,8 +53,8 @@ def run_command(
 
 def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
     """Print what a run would need; warn if there is less."""
-    from fedamp.runs.needs import in_words, needs
-    from fedamp.runs.process_memory import resident
+    from fedamp.runs.memory.needs import in_words, needs
+    from fedamp.runs.memory.process_memory import resident
     from fedamp.runs.setup import assemble
 
     program = resident()  # before any data are read
@@ -82,8 +82,8 @@ def run_one(
     from fedamp.runs.identity import inputs_of, slug
     from fedamp.runs.material import load_material
     from fedamp.runs.setup import assemble
-    from fedamp.runs.track import tracker_names
-    from fedamp.runs.watched import play_tracked
+    from fedamp.runs.watching.track import tracker_names
+    from fedamp.runs.watching.watched import play_tracked
 
     trackers = tracker_names(track)
     material = load_material(config, data_dir)

@@ -23,10 +23,10 @@ from fedamp.methods import METHODS, Method
 from fedamp.runs.compare import Axis, Planned, axis_of, method_names, plan, play_all, settle
 from fedamp.runs.from_python import Choice, described
 from fedamp.runs.handed_over import HandedOver
-from fedamp.runs.progress import Progress, shown, where
-from fedamp.runs.round_line import RoundLine, is_played
-from fedamp.runs.track import tracker_names
-from fedamp.runs.watched import play_tracked, say
+from fedamp.runs.watching.progress import Progress, shown, where
+from fedamp.runs.watching.round_line import RoundLine, is_played
+from fedamp.runs.watching.track import tracker_names
+from fedamp.runs.watching.watched import play_tracked, say
 
 
 def compare(

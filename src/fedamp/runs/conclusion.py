@@ -16,10 +16,10 @@ from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
 from fedamp.records.summaries import counted_clients, score_table, with_scores
 from fedamp.records.take_home import CHOSEN, TakeHome
+from fedamp.runs.in_use.loading import recorded
 from fedamp.runs.journal import Journal, unplayed_line
-from fedamp.runs.loading import recorded
 from fedamp.runs.metric_table import metric_table
-from fedamp.runs.newcomers import with_joined
+from fedamp.runs.newcomers.newcomer import with_joined
 from fedamp.runs.result import Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup

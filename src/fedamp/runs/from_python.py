@@ -22,9 +22,9 @@ from fedamp.runs.given import given_clients, given_table
 from fedamp.runs.handed_over import HandedOver
 from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore
-from fedamp.runs.progress import Progress
 from fedamp.runs.result import Result
-from fedamp.runs.watched import OnRound, Watch
+from fedamp.runs.watching.progress import Progress
+from fedamp.runs.watching.watched import OnRound, Watch
 
 Choice = str | Mapping[str, Any] | Named
 """A name, or a table with a `name` and parameters."""

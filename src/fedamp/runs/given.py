@@ -9,9 +9,9 @@ from typing import Any
 
 from fedamp.config import RunConfig
 from fedamp.config.run_config import GIVEN
-from fedamp.data.given_datasets import array_columns, columns_of
-from fedamp.data.given_tables import is_table, silos_of_table, silos_of_tables
-from fedamp.data.in_memory import Given, given_samples, listed_clients
+from fedamp.data.given.datasets import array_columns, columns_of
+from fedamp.data.given.samples import Given, given_samples, listed_clients
+from fedamp.data.given.tables import is_table, silos_of_table, silos_of_tables
 from fedamp.data.silos.files.table import Wanted
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import LABEL

@@ -17,7 +17,7 @@ from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
 from fedamp.runs.conclusion import conclude, read_again
 from fedamp.runs.journal import Journal, round_line, unplayed_line
-from fedamp.runs.newcomers import ROUNDS, arriving, as_newcomer
+from fedamp.runs.newcomers.newcomer import ROUNDS, arriving, as_newcomer
 from fedamp.runs.result import Result
 from fedamp.runs.round import Round, play_round
 from fedamp.runs.scoring import held_out, scores

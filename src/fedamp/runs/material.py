@@ -16,7 +16,7 @@ from fedamp.config import RunConfig
 from fedamp.config.run_config import is_folder
 from fedamp.data import DATA, load_data
 from fedamp.data.clients import Clients
-from fedamp.data.in_memory import Given
+from fedamp.data.given.samples import Given
 from fedamp.data.partition import make_setting
 from fedamp.data.silos.files.table import Wanted
 from fedamp.data.silos.one_line import listed
@@ -30,7 +30,7 @@ from fedamp.data.silos.targets import guess_task
 from fedamp.data.silos.warnings import identifier_warnings, silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
-from fedamp.runs.newcomers import SETTING, kept_out
+from fedamp.runs.newcomers.newcomer import SETTING, kept_out
 from fedamp.training.tasks_and_metrics import CLASSIFICATION, Task, regression
 
 MOST_CLASSES = 1000

@@ -31,8 +31,8 @@ from fedamp.records.newcomers import Newcomer, Newcomers
 from fedamp.records.summaries import Summary, finite, in_unit, kept_scores, score_table
 from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
 from fedamp.rows import Rows
-from fedamp.runs.prediction import Prediction
-from fedamp.runs.predictor import Predictor
+from fedamp.runs.in_use.prediction import Prediction
+from fedamp.runs.in_use.predictor import Predictor
 
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"
 VALIDATED = "the round with the best mean validation score"
@@ -232,7 +232,7 @@ class Result:
 
         `out` is a file, by its name without ending, or a folder; by default the run's own folder.
         """
-        from fedamp.runs.export import export  # it loads runs, of which this is one
+        from fedamp.runs.in_use.export import export  # it loads runs, of which this is one
 
         where = Path() if self.folder is None else self.folder
         target = None if out is None else Path(out)

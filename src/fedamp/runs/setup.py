@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.data.in_memory import Given
+from fedamp.data.given.samples import Given
 from fedamp.data.silos.schema import Schema
 from fedamp.errors import UserError
 from fedamp.methods import METHODS, Method, Separate
@@ -34,7 +34,7 @@ from fedamp.runs.judging import (
     undefined_warnings,
 )
 from fedamp.runs.material import Material, given_material, load_material
-from fedamp.runs.newcomers import kept_out, setup_of, without_newcomers
+from fedamp.runs.newcomers.newcomer import kept_out, setup_of, without_newcomers
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.simulated_faults import Tamper, poison
 from fedamp.training.batches import Batching

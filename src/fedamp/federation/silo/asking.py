@@ -16,9 +16,9 @@ from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.silo import kept_models
 from fedamp.federation.silo.bundle_code import use_code
 from fedamp.records.take_home import CHOSEN
+from fedamp.runs.in_use.predictor import Predictor
 from fedamp.runs.material import outputs_of
 from fedamp.runs.parts import method_of
-from fedamp.runs.predictor import Predictor
 from fedamp.runs.scoring import take_home_rule
 
 

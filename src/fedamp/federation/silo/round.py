@@ -25,7 +25,7 @@ from fedamp.files import read_json, write_json, write_whole
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
 from fedamp.rows import Message, Rows, State
-from fedamp.runs import export
+from fedamp.runs.in_use import export
 from fedamp.runs.material import outputs_of
 from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import Setup

@@ -16,7 +16,7 @@ from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SC
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.rows import Rows
 from fedamp.runs.compare.planning import Planned
-from fedamp.runs.loading import recorded
+from fedamp.runs.in_use.loading import recorded
 from fedamp.runs.metric_table import metric_table
 from fedamp.runs.setup import Setup
 

@@ -19,8 +19,8 @@ from fedamp.methods.alone_beside import AloneBeside
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows, State
-from fedamp.runs.miniature import play_miniature
-from fedamp.runs.process_memory import forget_peak, peak, resident
+from fedamp.runs.memory.miniature import play_miniature
+from fedamp.runs.memory.process_memory import forget_peak, peak, resident
 from fedamp.training.torch_switches import give_back_freed_memory
 
 if TYPE_CHECKING:

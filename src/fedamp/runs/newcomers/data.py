@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
-from fedamp.data.given_classes import in_known_classes
-from fedamp.data.given_tables import is_table, silos_of_tables
-from fedamp.data.in_memory import given_samples
+from fedamp.data.given.classes import in_known_classes
+from fedamp.data.given.samples import given_samples
+from fedamp.data.given.tables import is_table, silos_of_tables
 from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import read_silo, wanted_of
@@ -23,8 +23,8 @@ from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema.missing import READING
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
-from fedamp.runs.finished_run import FinishedRun
 from fedamp.runs.material import Material, silo_material
+from fedamp.runs.newcomers.finished_run import FinishedRun
 from fedamp.training.tasks_and_metrics import CLASSIFICATION, regression
 
 EXPECTED = "expected a file, or (x, y), or (x, y, x_test, y_test)"

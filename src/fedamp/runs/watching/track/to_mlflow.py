@@ -16,8 +16,8 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from fedamp.runs.round_line import RoundLine
-from fedamp.runs.track.base import Tracked, clients_of, numbers_of
+from fedamp.runs.watching.round_line import RoundLine
+from fedamp.runs.watching.track.base import Tracked, clients_of, numbers_of
 
 EXPERIMENT = "fedamp"
 LONGEST = 500  # letters that a parameter's value may have

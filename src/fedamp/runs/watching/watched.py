@@ -12,11 +12,11 @@ from fedamp.config import RunConfig
 from fedamp.errors import FedampWarning, UserError
 from fedamp.records.folder import RunFolder
 from fedamp.runs.loop import Observer, all_of, ignore, play
-from fedamp.runs.progress import Progress, Show, shown
 from fedamp.runs.result import Result
-from fedamp.runs.round_line import RoundLine, is_played, viewed
 from fedamp.runs.setup import Setup
-from fedamp.runs.track import Warn, tracker_names, tracking
+from fedamp.runs.watching.progress import Progress, Show, shown
+from fedamp.runs.watching.round_line import RoundLine, is_played, viewed
+from fedamp.runs.watching.track import Warn, tracker_names, tracking
 
 OnRound = Callable[[RoundLine], bool | None]
 """Called after each round that was played. Once it returns False, the run ends after that round."""

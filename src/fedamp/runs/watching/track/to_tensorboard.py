@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
-from fedamp.runs.round_line import RoundLine
-from fedamp.runs.track.base import Tracked, clients_of, numbers_of
+from fedamp.runs.watching.round_line import RoundLine
+from fedamp.runs.watching.track.base import Tracked, clients_of, numbers_of
 
 
 class TensorBoard:

@@ -15,13 +15,13 @@ from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.records.differences import flat
 from fedamp.runs.result import Result
-from fedamp.runs.round_line import RoundLine
-from fedamp.runs.track.base import Tracked, Tracker
+from fedamp.runs.watching.round_line import RoundLine
+from fedamp.runs.watching.track.base import Tracked, Tracker
 
 TRACKERS = {
-    "tensorboard": "fedamp.runs.track.to_tensorboard",
-    "mlflow": "fedamp.runs.track.to_mlflow",
-    "wandb": "fedamp.runs.track.to_wandb",
+    "tensorboard": "fedamp.runs.watching.track.to_tensorboard",
+    "mlflow": "fedamp.runs.watching.track.to_mlflow",
+    "wandb": "fedamp.runs.watching.track.to_wandb",
 }
 """The module of each, which is imported when it is asked for."""
 

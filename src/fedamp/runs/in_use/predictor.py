@@ -26,7 +26,7 @@ from fedamp.data.silos.unlabelled_tables import (
 )
 from fedamp.errors import UserError
 from fedamp.models.dropout import own_stream
-from fedamp.runs.prediction import Prediction, check_id
+from fedamp.runs.in_use.prediction import Prediction, check_id
 from fedamp.training.precision import use_precision
 
 BATCH = 4096

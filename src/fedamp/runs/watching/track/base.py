@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fedamp.config.metrics import OWN, info
 from fedamp.files import read_json, write_json
-from fedamp.runs.round_line import RoundLine
+from fedamp.runs.watching.round_line import RoundLine
 
 IDS = "track.json"
 """In a run's folder: what each tracker calls this run, so that a resumed one goes on there."""

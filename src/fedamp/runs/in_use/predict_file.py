@@ -8,8 +8,8 @@ from pathlib import Path
 from fedamp.data.silos.unlabelled_tables import check_file
 from fedamp.errors import UserError
 from fedamp.files import write_whole
-from fedamp.runs.prediction import Prediction
-from fedamp.runs.predictor import Predictor
+from fedamp.runs.in_use.prediction import Prediction
+from fedamp.runs.in_use.predictor import Predictor
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 

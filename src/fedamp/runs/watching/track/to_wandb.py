@@ -10,8 +10,8 @@ from typing import Any
 
 import wandb
 
-from fedamp.runs.round_line import RoundLine
-from fedamp.runs.track.base import Tracked, clients_of, numbers_of
+from fedamp.runs.watching.round_line import RoundLine
+from fedamp.runs.watching.track.base import Tracked, clients_of, numbers_of
 
 PROJECT = "fedamp"
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fedamp.errors import UserError
 from fedamp.models.dropout import own_stream
-from fedamp.runs.predictor import Predictor
+from fedamp.runs.in_use.predictor import Predictor
 
 TOLERANCE = 1e-5
 """The most that a probability may differ, or a value by the target's scale."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from fedamp.errors import UserError
-from fedamp.runs.round_line import RoundLine
+from fedamp.runs.watching.round_line import RoundLine
 
 Progress = bool | Literal["auto"]
 Show = Callable[[RoundLine, str], None]

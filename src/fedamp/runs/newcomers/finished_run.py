@@ -22,7 +22,7 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState, read_last_state
 from fedamp.records.reading import INPUTS, SCHEMA, RunRecord, read_run
-from fedamp.runs.newcomers import SETTING
+from fedamp.runs.newcomers.newcomer import SETTING
 from fedamp.runs.parts import first_models, method_of
 from fedamp.runs.result import Result
 

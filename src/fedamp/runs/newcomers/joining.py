@@ -18,12 +18,12 @@ from fedamp.data.silos.read import silo_name
 from fedamp.errors import UserError
 from fedamp.methods.newcomer import Joining
 from fedamp.records.folder import RunFolder
-from fedamp.runs.finished_run import FinishedRun, default_dtype, finished_run
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore, play
-from fedamp.runs.newcomer_data import newcomer_material
-from fedamp.runs.newcomers import ROUNDS, SETTING, as_newcomer
+from fedamp.runs.newcomers.data import newcomer_material
+from fedamp.runs.newcomers.finished_run import FinishedRun, default_dtype, finished_run
+from fedamp.runs.newcomers.newcomer import ROUNDS, SETTING, as_newcomer
 from fedamp.runs.parts import device_of
 from fedamp.runs.result import Result
 from fedamp.runs.setup import assemble

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.data.clients import Clients
-from fedamp.data.given_classes import with_classes
-from fedamp.data.given_datasets import is_dataset, samples_of
-from fedamp.data.given_tables import is_table
+from fedamp.data.given.classes import with_classes
+from fedamp.data.given.datasets import is_dataset, samples_of
+from fedamp.data.given.tables import is_table
 from fedamp.data.silos.cells import LONGEST_WORD
 from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.errors import UserError

@@ -20,8 +20,8 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.models.rebuild import describe_layers, rebuilds
 from fedamp.records.summaries import finite
 from fedamp.rows import Rows
-from fedamp.runs.export_names import FORMATS, ONNX, SAFETENSORS, default_name, stem_of, with_ending
-from fedamp.runs.loading import load
+from fedamp.runs.in_use.export_names import FORMATS, ONNX, SAFETENSORS, default_name, stem_of, with_ending
+from fedamp.runs.in_use.loading import load
 from fedamp.runs.result import Kept, Result
 
 
@@ -64,7 +64,7 @@ def export(run: Result, number: int, folder: Path, out: Path | None, take_home: 
     written = []
     try:
         if form != SAFETENSORS:
-            from fedamp.runs.onnx_file import onnx_model
+            from fedamp.runs.in_use.onnx_file import onnx_model
 
             data, how["onnx"] = onnx_model(run.predictor(number, take_home))
         if form != ONNX:

@@ -1,0 +1,1 @@
+"""A run in use: read back from its folder, asked about new rows, exported for other programs."""

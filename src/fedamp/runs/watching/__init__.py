@@ -1,0 +1,1 @@
+"""A run that is seen while it runs: by a callback, by progress, by trackers."""
