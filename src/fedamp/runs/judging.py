@@ -165,8 +165,8 @@ def choice_warnings(task: Task, clients: Clients) -> list[str]:
     if rarest >= ENOUGH_TO_CHOOSE:
         return []
     return [
-        f"of the rarest class {rarest} {'sample is' if rarest == 1 else 'samples are'} held out, in all clients together: "
-        f"which round and model these choose by {info(task.metric).words} is largely chance. Hold out more "
+        f"of the rarest class {rarest} {'sample is' if rarest == 1 else 'samples are'} held out, in all clients "
+        f"together: which round and model these choose by {info(task.metric).words} is largely chance. Hold out more "
         "(--validation), or leave --validation out: then the last round counts"
     ]
 
