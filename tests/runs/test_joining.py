@@ -135,7 +135,6 @@ def test_names_that_are_alike_have_records_of_their_own(here, fedamp_command):
     ("text", "message"),
     [
         ("age,pressure,sex,ill\n50,120,M,perhaps\n60,130,F,no\n", "labels 'perhaps', unknown to the schema"),
-        ("age,pressure,sex,ill\n50,120,X,yes\n60,130,F,no\n", "column 'sex' of silo 'new' has 'X'"),
         ("age,sex,ill\n50,M,yes\n60,F,no\n", "'pressure'"),
         ("age,pressure,sex\n50,120,M\n", "'ill'"),
         ("age,pressure,sex,ill\n50,high,M,yes\n60,130,F,no\n", "pressure"),
@@ -387,3 +386,12 @@ def test_a_newcomer_without_a_score_joins_and_is_told(tmp_path):
     assert any("ROC AUC is not defined for d: its test samples have only one class" in text for text in own.warnings)
     assert own.joined.tested >= FEW
     assert len(own.predict(tmp_path / "all.csv")) == several
+
+
+def test_a_word_that_the_run_never_saw_counts_as_none(finished, tmp_path):
+    """As in predictions: the columns of the words that it saw are all 0, and the newcomer is told."""
+    path = write_hospital(tmp_path / "hospital-e.csv", 9, sexes="MX")
+    joined = fedamp.join(finished / "run", path, rounds=1)
+    assert any("words that the run never saw, 'X', in" in line for line in joined.warnings)
+    assert joined.schema.others == ()  # the run's schema stays as it is
+    assert len(joined.predict(path, client=0).labels) == 60

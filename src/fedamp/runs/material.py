@@ -23,7 +23,7 @@ from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
 from fedamp.data.silos.read import count_silos, read_silos, wanted_of
 from fedamp.data.silos.row_digests import row_digests, silos_digest
-from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, schema_notes
+from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_schema, open_to_newcomers, schema_notes
 from fedamp.data.silos.schema.missing import READING, with_kinds_of
 from fedamp.data.silos.schema_file import read_schema, schema_to_json
 from fedamp.data.silos.targets import guess_task
@@ -193,7 +193,7 @@ def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None
     schema = agreed or make_schema(silos, config.task, missing=config.missing, indicate=config.indicate_missing)
     material = silo_material(config, silos, schema, numbers)
     if late:
-        newcomers = silo_material(config, late, schema, out).clients
+        newcomers = silo_material(config, late, open_to_newcomers(schema), out).clients
         everyone = silos_digest([*silos, *late], "" if agreed is None else schema_to_json(agreed))
         material = replace(
             material, newcomers=newcomers, newcomer_names=tuple(silo.name for silo in late), everyone=everyone

@@ -18,7 +18,7 @@ from fedamp.config import RunConfig
 from fedamp.config.metrics import info
 from fedamp.data.silos.read import LABEL
 from fedamp.data.silos.schema import Schema
-from fedamp.errors import UserError
+from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import Method
 from fedamp.methods.alone_beside import ALONE
 from fedamp.models.flat_model import FlatModel
@@ -218,7 +218,7 @@ class Result:
         """
         said = self.predictor(client, take_home).predict(data, id, encoding)
         for line in said.warnings:
-            python_warnings.warn(line, stacklevel=2)
+            python_warnings.warn(line, FedampWarning, stacklevel=2)
         return said
 
     def export(

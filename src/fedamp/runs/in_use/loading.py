@@ -16,7 +16,7 @@ from fedamp import models
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
-from fedamp.errors import UserError
+from fedamp.errors import FedampWarning, UserError
 from fedamp.files import read_json
 from fedamp.methods import METHODS, Method
 from fedamp.models.fingerprint import structure_digest
@@ -159,6 +159,7 @@ def _trained_model(record: RunRecord, config: RunConfig, model: Model | None) ->
         warnings.warn(
             f"the model has values that are not trained, and so not kept in {record.path} "
             f"({', '.join(flat.constants[:3])}): they are taken as they are now; give the values that the run had",
+            FedampWarning,
             stacklevel=4,
         )
     return flat

@@ -17,9 +17,9 @@ from fedamp.data.given.classes import in_known_classes
 from fedamp.data.given.samples import given_samples
 from fedamp.data.given.tables import is_table, silos_of_tables
 from fedamp.data.silos.one_line import listed
-from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.raw import RawSilo, word_counts
 from fedamp.data.silos.read import read_silo, wanted_of
-from fedamp.data.silos.schema import Schema
+from fedamp.data.silos.schema import Schema, open_to_newcomers
 from fedamp.data.silos.schema.missing import READING
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
@@ -35,8 +35,10 @@ def newcomer_material(
 ) -> Material:
     """Return the newcomer as the only client, with its shares held out as the configuration says."""
     if source.schema is not None:
-        material = silo_material(config, [_silo(source.schema, data, name, config.encoding)], source.schema, [number])
-        return replace(material, facts=replace(material.facts, note=None))
+        silo = _silo(source.schema, data, name, config.encoding)
+        material = silo_material(config, [silo], open_to_newcomers(source.schema), [number])
+        facts, warnings = replace(material.facts, note=None), (*material.warnings, *_unseen(source.schema, silo))
+        return replace(material, facts=facts, schema=source.schema, warnings=warnings)
     parts = _arrays(data, name)
     share, labels = None if len(parts) == 4 else config.held_out, source.facts.labels
     if labels is not None:  # by the run's numbers: the newcomer may lack some of its classes
@@ -48,6 +50,19 @@ def newcomer_material(
             "numbered as there"
         )
     return _scaled(source.facts, given.clients, name)
+
+
+def _unseen(schema: Schema, silo: RawSilo) -> list[str]:
+    """Return a warning for each column in which the newcomer has words that the run never saw."""
+    lines = []
+    for column, counts in word_counts([silo]).items():
+        unseen = {word: rows for word, rows in counts.items() if word and word not in schema.categories.get(column, ())}
+        if unseen:
+            lines.append(
+                f"column {column!r} of {silo.name!r} has words that the run never saw, {listed(unseen, 4)}, in "
+                f"{sum(unseen.values())} rows: they count as none of its words. Correct them if they are slips"
+            )
+    return lines
 
 
 def _silo(schema: Schema, data: Any, name: str, encoding: str | None) -> RawSilo:

@@ -5,7 +5,7 @@ partial schemas are merged. The result is the schema that all rows together woul
 names and means are read by everyone who gets it.
 """
 
-from fedamp.data.silos.schema.apply import apply_schema, check_agreed
+from fedamp.data.silos.schema.apply import apply_schema, check_agreed, open_to_newcomers
 from fedamp.data.silos.schema.definition import MISSING, NEWER, TASKS, VERSION, Schema
 from fedamp.data.silos.schema.make import make_schema
 from fedamp.data.silos.schema.merge import merge_schemas
@@ -21,5 +21,6 @@ __all__ = [
     "check_agreed",
     "make_schema",
     "merge_schemas",
+    "open_to_newcomers",
     "schema_notes",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -70,6 +72,11 @@ def apply_schema(schema: Schema, silo: RawSilo) -> tuple[Tensor, Tensor]:
         if not np.isfinite(values).all():
             raise UserError(f"{what} of {of} has numbers too far from the schema's mean; expected the same units")
     return torch.from_numpy(x), y
+
+
+def open_to_newcomers(schema: Schema) -> Schema:
+    """Return a schema under which a word that nobody had counts as none of its column's, as a rare one does."""
+    return replace(schema, others=tuple(sorted(schema.categories)))
 
 
 def _encode(schema: Schema, silo: RawSilo) -> Floats:
