@@ -4,6 +4,6 @@ from importlib.util import find_spec
 
 OF = {
     "flwr": ["src/fedamp/federation/*", "tests/federation/*"],
-    **{name: [f"src/fedamp/runs/track/to_{name}.py"] for name in ("tensorboard", "mlflow", "wandb")},
+    **{name: [f"src/fedamp/runs/watching/track/to_{name}.py"] for name in ("tensorboard", "mlflow", "wandb")},
 }
 collect_ignore_glob = [path for library, paths in OF.items() if not find_spec(library) for path in paths]

@@ -212,8 +212,8 @@ MUTANTS = (
     ),
     Mutant(
         "data/silos/unlabelled_tables.py",
-        'if separator == ",":',
-        "if True:",
+        "        if table.commas:",
+        "        if False:",
         "tests/runs/test_bad_predictions.py -k decimals",
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from fedamp.records.newcomers import Newcomers
 from fedamp.records.reading import read_runs
 from fedamp.report.newcomers import by_method
@@ -9,6 +11,7 @@ from fedamp.report.newcomers import by_method
 FLAGS = ["--rounds", 2, "--epochs", 1, "--clients", 7, "--model", "logistic", "--device", "cpu", "--newcomers", 2]
 
 
+@pytest.mark.slow
 def test_by_method_over_the_seeds(fedamp_command):
     methods = ["--methods", "fedavg,fedavg-ft,fedamp", "--seeds", 2]
     code, out, _ = fedamp_command("compare", *FLAGS, *methods, "--out", "all")

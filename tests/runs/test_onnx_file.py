@@ -23,6 +23,7 @@ def session(path):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.slow
 def test_every_clients_own_and_its_score(tmp_path, fedamp_command):
     """On the very rows that the score is of; years of eight digits would be lost in float32."""
     run = run_hospitals(tmp_path)
