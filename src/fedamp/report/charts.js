@@ -14,7 +14,7 @@ const Charts = (() => {
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colour = (i) => COLOURS[dark.matches ? "dark" : "light"][i % COLOURS.light.length];
-  const faint = (hex) => hex + "2e";
+  const faint = (hex, over = 1) => hex + (over > 3 ? "12" : "2e"); // where many lie over one another, each is fainter
 
   function layout(more) {
     const axis = { gridcolor: css("--line"), zeroline: false, automargin: true, linecolor: css("--line") };

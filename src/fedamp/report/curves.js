@@ -37,9 +37,10 @@ const Curves = (() => {
   }
 
   function traces(lines) {
+    const bands = lines.filter(({ low }) => low).length;
     return lines.flatMap(({ name, i, x, mean, low, high, dash, width }, place) => {
       const edge = { x, mode: "lines", line: { width: 0, color: colour(i) }, hoverinfo: "skip" };
-      const band = low ? [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faint(colour(i)) }] : [];
+      const band = low ? [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faint(colour(i), bands) }] : [];
       const end = mean.findLastIndex((value) => Number.isFinite(value));
       return [...band, {
         x, y: mean, name: plain(name), mode: "lines+markers",
