@@ -6,6 +6,8 @@ by the column's different cells. Whatever the two could see differently is doubt
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,17 +56,17 @@ def read_by_arrow(content: bytes, separator: str, wanted: Wanted) -> Table:
     if not len(table):
         raise DoubtfulError
     columns = {column: table[name] for column, name in used.items()}
-    return make_table(header, _Arrow(columns, separator, _a_row_a_line(content, len(table))), wanted)
+    return make_table(header, _Arrow(columns, separator, partial(_a_row_a_line, content, len(table))), wanted)
 
 
 class _Arrow(Source):
     """The columns of a text file as pyarrow holds them; where a row stands, only the line reader knows for sure."""
 
-    def __init__(self, columns: dict[str, Any], separator: str, a_row_a_line: bool) -> None:
+    def __init__(self, columns: dict[str, Any], separator: str, a_row_a_line: Callable[[], bool]) -> None:
         self.columns, self.separator, self.a_row_a_line = columns, separator, a_row_a_line
 
     def place(self, row: int) -> str:
-        if not self.a_row_a_line:
+        if not self.a_row_a_line():  # looked for where something is wrong: it takes time
             raise DoubtfulError
         return f"line {row + 2}"  # after the header
 
