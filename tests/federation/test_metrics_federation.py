@@ -33,7 +33,10 @@ def engine(plan):
     return play(config, assemble(config))
 
 
-@pytest.mark.parametrize("metric", ["auc", "f1", "log-loss", "balanced-accuracy", "average-precision"])
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("f1", "balanced-accuracy", "average-precision")]
+
+
+@pytest.mark.parametrize("metric", ["auc", "log-loss", *OTHERS])
 def test_the_result_is_the_engines(tmp_path, metric):
     data = write_rare(tmp_path / "data")
     plan = plan_of(data, "fedamp", rounds=3, validation=0.3, lr=0.05, metric=metric, class_weights="balanced")

@@ -108,8 +108,9 @@ class Odd(nn.Linear):
 def test_what_can_not_be_written_is_said_and_not_written(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"client 0 can't be written as ONNX .* export it as safetensors"):
         onnx_file.onnx_model(asked(Odd(2, 3), (2,)))
-    clients = [(torch.randn(20, 2), torch.arange(20) % 2) for _ in range(2)]
-    run = fedamp.run(clients=clients, model="logistic", rounds=1, epochs=1)
+    stream = torch.Generator().manual_seed(0)
+    clients = [(torch.randn(20, 2, generator=stream), torch.arange(20) % 2) for _ in range(2)]
+    run = fedamp.run(clients=clients, model="logistic", method="separate", rounds=3)  # the two models differ
     one = onnx_file.onnx_model(run.predictor(1))[0]
     monkeypatch.setattr(onnx_file, "_exported", lambda *_: one)  # the graph of another client
     with pytest.raises(UserError, match=r"gives other answers, by up to .*; not written"):

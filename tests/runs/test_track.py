@@ -72,6 +72,7 @@ def test_tensorboard_has_every_round_once_after_an_interruption_too(tmp_path):
     assert '"method.name": "fedamp"' in text
 
 
+@pytest.mark.slow
 def test_mlflow_has_every_round_once_after_an_interruption_too():
     from mlflow import MlflowClient
 
@@ -91,6 +92,7 @@ def test_mlflow_has_every_round_once_after_an_interruption_too():
     assert sorted(path.name for path in Path().iterdir()) == ["here"], "nothing is written beside the run's folder"
 
 
+@pytest.mark.slow
 def test_mlflow_has_names_of_clients_and_of_ones_own_metric():
     """As they are, where MLflow takes them: it refuses a sign like the euro's, and with it all that it is told."""
     from mlflow import MlflowClient
