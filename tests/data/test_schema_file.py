@@ -148,6 +148,7 @@ def test_the_form_of_a_file_has_the_fields_of_a_schema():
     assert [*SchemaForm.model_fields] == [field.name for field in fields(Schema)]
 
 
+@pytest.mark.slow
 def test_only_a_schema_file_needs_pydantic(tmp_path):
     for name in "ab":
         write(tmp_path / f"{name}.csv", "u,label\n" + "1,0\n2,1\n" * 10)

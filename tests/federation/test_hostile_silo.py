@@ -130,7 +130,10 @@ def hostile(folder, pieces_for):
         thread.join(10)
 
 
-FORMS = [no_message, no_content, content_of_another_kind, damaged_json, damaged_record, deep, array_of_arrays]
+FORMS = [
+    *(no_message, no_content, content_of_another_kind, damaged_json, damaged_record, array_of_arrays),
+    pytest.param(deep, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("pieces_for", FORMS)
@@ -200,6 +203,7 @@ def test_a_silo_announcing_again_may_not_send_more_bytes(folder):
         assert sum(len(entry.content) for entry in grid.link.state.object_store.store.values()) <= MOST
 
 
+@pytest.mark.slow
 def test_a_silo_that_fetches_and_never_answers_leaves_one_message(folder):
     with server(folder, late_after=0.1) as (grid, _), node.connected(folder / "bundles" / NAMES[0]) as line:
         for value in (1.0, 2.0, 3.0):

@@ -68,6 +68,7 @@ def test_the_decision_and_the_models_are_the_engines(tmp_path, method, case):
     assert_at_home(local, result)
 
 
+@pytest.mark.slow
 def test_every_entry_an_earlier_and_the_very_last_model_are_chosen_there(tmp_path):
     """Else the test above would show less than it seems to."""
     homes = {}

@@ -55,7 +55,9 @@ def assert_both_equal(model: FlatModel, params, buffers, x) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(SHAPES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "resnet18" else ()) for name in sorted(SHAPES)]
+)
 def test_every_shipped_model(name):
     shape = SHAPES[name]
     model, params, buffers = stack(models.build(models.MODELS[name], shape, 4, seed=0))

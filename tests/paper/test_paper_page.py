@@ -19,6 +19,7 @@ def test_where_nothing_was_run_the_page_says_so(tmp_path, monkeypatch):
     assert "**not run** on EMNIST" in page.readme()
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, digits):
     kept_results = page.ROOT / "results"  # of the theorems
     pytest.importorskip("matplotlib").use("agg")

@@ -15,6 +15,7 @@ from fedamp.runs.compare import playing
 QUICK = ["--rounds", "2", "--epochs", "1", "--clients", "10"]
 
 
+@pytest.mark.slow
 def test_all_methods_over_two_seeds(fedamp_command):
     code, out, err = fedamp_command("compare", *QUICK, "--seeds", "2", "--against", "heurfedamp", "--out", "all")
     assert code == 0, err
@@ -91,6 +92,7 @@ def test_separate_is_always_in_it():
     assert compare.method_names("all") == list(METHODS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goes_on", [lambda given: [*given, "--out", "broken"], lambda given: ["resume", "broken"]])
 def test_a_comparison_goes_on_and_ends_the_same(fedamp_command, monkeypatch, goes_on):
     arguments = ["compare", *QUICK, "--methods", "fedamp,scaffold", "--seeds", "2"]

@@ -34,6 +34,7 @@ def test_the_documented_five_lines(model, tmp_path):
     assert spec["score"]["test"] == result.scores[-1][3]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_no_plain_sequence(tmp_path):
     settings = {**QUICK, "clients": 5, "epochs": None, "steps": 1, "rounds": 1, "method": "separate"}
     result = fedamp.run(model="resnet18", out=tmp_path / "run", **settings)

@@ -363,6 +363,7 @@ def test_a_module_that_a_model_file_imports_is_part_of_its_code(fedamp_command):
     assert "the model is a different one" in err
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_every_process(tmp_path):
     """Words in sets come in another order in each process."""
     (tmp_path / "nets.py").write_text(

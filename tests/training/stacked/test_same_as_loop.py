@@ -138,7 +138,7 @@ def test_a_module_that_remembers_its_last_pass_is_no_worse_off_for_having_been_t
 @pytest.mark.parametrize(
     ("module", "shape"),
     [(mlp((8, 8), 10), (8, 8)), (cnn_small((8, 8), 10), (8, 8)), (cnn((1, 12, 12), 5), (1, 12, 12)),
-     (resnet18((3, 8, 8), 4), (3, 8, 8))],
+     pytest.param(resnet18((3, 8, 8), 4), (3, 8, 8), marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_our_own_models_keep_the_promise(module, shape):
     assert same_as_loop(FlatModel(module), torch.rand(2, 3, *shape))
