@@ -1,4 +1,4 @@
-"""Switches of the whole process: torch's threads, deterministic algorithms, and the memory that the C library keeps."""
+"""Switches of the whole process: threads, type of numbers, deterministic algorithms, what the C library keeps."""
 
 import contextlib
 import ctypes
@@ -20,6 +20,17 @@ def use_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def use_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Let tensors inside be of this type unless another is named, and as before afterwards."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextlib.contextmanager

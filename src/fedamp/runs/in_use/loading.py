@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -33,6 +31,7 @@ from fedamp.rows import Rows
 from fedamp.runs.identity import first_values_digest
 from fedamp.runs.parts import first_models, method_of
 from fedamp.runs.result import Kept, Result
+from fedamp.training.torch_switches import use_dtype
 
 Model = nn.Module | Callable[..., nn.Module]
 
@@ -144,7 +143,7 @@ def _trained_model(record: RunRecord, config: RunConfig, model: Model | None) ->
         raise UserError(f"model is {model!r}; expected a module, or a function that builds one")
     assert record.result is not None, "checked before"
     rows = _stack(record, read_models(record.path / MODELS), record.result["scored"])
-    with _default_dtype(rows.params.dtype):  # as it was when the model was trained
+    with use_dtype(rows.params.dtype):  # as it was when the model was trained
         outputs, shape = facts.num_outputs or 0, tuple(facts.input_shape or ())
         flat, first = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
@@ -163,13 +162,3 @@ def _trained_model(record: RunRecord, config: RunConfig, model: Model | None) ->
             stacklevel=4,
         )
     return flat
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before: Any = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from fedamp.records.reading import INPUTS, SCHEMA, RunRecord, read_run
 from fedamp.runs.newcomers.newcomer import SETTING
 from fedamp.runs.parts import first_models, method_of
 from fedamp.runs.result import Result
+from fedamp.training.torch_switches import use_dtype
 
 Model = nn.Module | Callable[..., nn.Module]
 
@@ -129,7 +129,7 @@ def _model(record: RunRecord, config: RunConfig, model: Model | None, last: Last
         )
     rows = [*last.server.rows.values(), *last.server.shared.values()]
     kind = next((each.params.dtype for each in rows if each.params.shape[1] == facts.parameters), None)
-    with default_dtype(kind or torch.get_default_dtype()):  # as it was when the model was trained
+    with use_dtype(kind or torch.get_default_dtype()):  # as it was when the model was trained
         shape, outputs = tuple(facts.input_shape or ()), facts.num_outputs or 0
         flat, _ = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
@@ -139,14 +139,3 @@ def _model(record: RunRecord, config: RunConfig, model: Model | None, last: Last
             "changed); join with the code that it had"
         )
     return flat
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Make tensors of this type unless another is named."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -22,11 +22,12 @@ from fedamp.runs.identity import inputs_of
 from fedamp.runs.judging import Loss, OwnParts
 from fedamp.runs.loop import Observer, ignore, play
 from fedamp.runs.newcomers.data import newcomer_material
-from fedamp.runs.newcomers.finished_run import FinishedRun, default_dtype, finished_run
+from fedamp.runs.newcomers.finished_run import FinishedRun, finished_run
 from fedamp.runs.newcomers.newcomer import ROUNDS, SETTING, as_newcomer
 from fedamp.runs.parts import device_of
 from fedamp.runs.result import Result
 from fedamp.runs.setup import assemble
+from fedamp.training.torch_switches import use_dtype
 
 LONGEST_NAME = 100
 """Characters of a newcomer's name."""
@@ -62,7 +63,7 @@ def join(
     _check_same_parts(source, own)
     name = _name(name, data, source.members)
     config, given = _config(source, data, name, rounds, validation, device), source.given_model
-    with default_dtype(source.model.dtype):
+    with use_dtype(source.model.dtype):
         # The next number after all that were dealt: its random numbers are nobody else's.
         material = newcomer_material(source, config, data, name, source.config.clients)
         folder = None if out is None else RunFolder(Path(out), inputs_of(config, material, given, source.method))
