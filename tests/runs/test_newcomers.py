@@ -19,9 +19,9 @@ from fedamp.rows import State
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.loop import play
 from fedamp.runs.material import load_material
-from fedamp.runs.newcomers.finished_run import default_dtype
 from fedamp.runs.newcomers.newcomer import ROUNDS, arriving, as_newcomer, kept_out
 from fedamp.runs.setup import assemble
+from fedamp.training.torch_switches import use_dtype
 from helpers import ALL, SOME_AT_ONCE, silos
 
 QUICK = {"rounds": 3, "epochs": 1, "clients": 7, "device": "cpu", "model": "logistic"}
@@ -39,7 +39,7 @@ def joined(method, its_rounds=ROUNDS, **settings):
 
 @pytest.mark.parametrize("engine", ["stacked", "loop"])
 def test_separates_newcomer_has_what_it_would_have_had_in_the_run(engine):
-    with default_dtype(torch.float64):
+    with use_dtype(torch.float64):
         settings = {"engine": engine, "rounds": 3, "init": "own", "validation": 0.2}
         _, own, setup = joined("separate", 3, **settings)
         (number,) = setup.clients.numbers
@@ -86,7 +86,7 @@ def test_nothing_that_was_there_moves(method):
 def test_the_order_of_the_others_does_not_matter(method):
     order = torch.tensor([4, 2, 5, 0, 1, 3])
     names = [f"silo {i}" for i in range(6)]
-    with default_dtype(torch.float64):
+    with use_dtype(torch.float64):
         config = RunConfig.of({**QUICK, "newcomers": 1, "method": method, "engine": "loop"})
         setup = assemble(config)
         last = play(config, setup).last_state
