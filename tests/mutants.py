@@ -181,7 +181,7 @@ MUTANTS = (
         "tests/runs/test_predict.py -k every_way",
     ),
     Mutant(
-        "runs/in_use/loading.py",
+        "runs/trained_model.py",
         'if known.get("code") != structure_digest(flat.module, builder):',
         "if False:",
         "tests/runs/test_loading.py -k 'ones_own or has_changed'",
@@ -286,7 +286,7 @@ MUTANTS = (
         "tests/trust/test_kept_models.py -k exported_score",
     ),
     Mutant(
-        "runs/in_use/loading.py",
+        "runs/trained_model.py",
         'if known.get("code") != structure_digest(flat.module, builder):',
         "if False:",
         "tests/trust/test_identity.py -k edited_since",

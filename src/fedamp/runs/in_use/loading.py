@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
 
-from fedamp import models
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
-from fedamp.errors import FedampWarning, UserError
+from fedamp.errors import UserError
 from fedamp.files import read_json
 from fedamp.methods import METHODS, Method
-from fedamp.models.fingerprint import structure_digest
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.beside_alone import BesideAlone
 from fedamp.records.facts import Facts
@@ -28,12 +23,9 @@ from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.records.take_home import CHOSEN, TakeHome
 from fedamp.rows import Rows
-from fedamp.runs.identity import first_values_digest
-from fedamp.runs.parts import first_models, method_of
+from fedamp.runs.parts import method_of
 from fedamp.runs.result import Kept, Result
-from fedamp.training.torch_switches import use_dtype
-
-Model = nn.Module | Callable[..., nn.Module]
+from fedamp.runs.trained_model import Model, trained_model
 
 
 def load(folder: str | Path, model: Model | None = None) -> Result:
@@ -50,7 +42,7 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
     schema = read_schema(record.path / SCHEMA) if (record.path / SCHEMA).exists() else None
     flat, why = None, ""
     try:
-        flat = _trained_model(record, config, model)
+        flat = trained_model(record, config, model, f"fedamp.load({str(record.path)!r}, model=...)")
     except UserError as error:
         if model is not None:
             raise
@@ -129,36 +121,3 @@ def _method(record: RunRecord, config: RunConfig) -> Method | None:
         return None
     groups = record.facts.groups
     return method_of(config, None if groups is None else tuple(groups))
-
-
-def _trained_model(record: RunRecord, config: RunConfig, model: Model | None) -> FlatModel:
-    """Return the model of a run with its first values; raise if there is no code for it, or if it builds another."""
-    name, facts = config.model.name, record.facts
-    if model is None and name not in models.MODELS and ":" not in name:
-        raise UserError(
-            f"the model of {record.path} was given from Python ({name}); load it there, with "
-            f"fedamp.load({str(record.path)!r}, model=...)"
-        )
-    if model is not None and not callable(model):
-        raise UserError(f"model is {model!r}; expected a module, or a function that builds one")
-    assert record.result is not None, "checked before"
-    rows = _stack(record, read_models(record.path / MODELS), record.result["scored"])
-    with use_dtype(rows.params.dtype):  # as it was when the model was trained
-        outputs, shape = facts.num_outputs or 0, tuple(facts.input_shape or ())
-        flat, first = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
-    builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
-    known = read_json(record.path / INPUTS) or {}
-    if known.get("code") != structure_digest(flat.module, builder):
-        given = f"the model {name}" if model is None else f"model={getattr(model, '__name__', type(model).__name__)}"
-        cure = "use the code that it had" if model is None else f"give what was given to the run, {name}"
-        raise UserError(
-            f"{given} is not the one that was trained in {record.path} (its code or its structure has changed); {cure}"
-        )
-    if flat.constants and known.get("model") != first_values_digest(flat, first):
-        warnings.warn(
-            f"the model has values that are not trained, and so not kept in {record.path} "
-            f"({', '.join(flat.constants[:3])}): they are taken as they are now; give the values that the run had",
-            FedampWarning,
-            stacklevel=4,
-        )
-    return flat

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
-from fedamp import models
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
 from fedamp.files import read_json
 from fedamp.methods import METHODS, Method
-from fedamp.models.fingerprint import structure_digest
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState, read_last_state
 from fedamp.records.reading import INPUTS, SCHEMA, RunRecord, read_run
 from fedamp.runs.newcomers.newcomer import SETTING
-from fedamp.runs.parts import first_models, method_of
+from fedamp.runs.parts import method_of
 from fedamp.runs.result import Result
-from fedamp.training.torch_switches import use_dtype
-
-Model = nn.Module | Callable[..., nn.Module]
+from fedamp.runs.trained_model import Model, built_by_name, trained_model
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,7 @@ class FinishedRun:
     @property
     def given_model(self) -> nn.Module | None:
         """The model as it was given from Python; None if its name says how to build it."""
-        return None if _by_name(self.config) else self.model.fresh()
+        return None if built_by_name(self.config) else self.model.fresh()
 
 
 def finished_run(run: str | Path | Result, model: Model | None = None) -> FinishedRun:
@@ -96,7 +90,8 @@ def _of_folder(folder: Path, model: Model | None) -> FinishedRun:
     schema = read_schema(folder / SCHEMA) if (folder / SCHEMA).exists() else None
     groups = record.facts.groups
     method = method_of(config, None if groups is None else tuple(groups))
-    return FinishedRun(str(folder), config, record.facts, schema, method, _model(record, config, model, last), last)
+    flat = trained_model(record, config, model, f"fedamp.join({str(folder)!r}, ..., model=...)")
+    return FinishedRun(str(folder), config, record.facts, schema, method, flat, last)
 
 
 def _check_joinable(where: str, config: RunConfig) -> None:
@@ -113,29 +108,3 @@ def _check_finished(record: RunRecord) -> None:
             f"{record.path} has not finished, and only a finished run can be joined; `fedamp resume {record.path}` "
             "continues it"
         )
-
-
-def _by_name(config: RunConfig) -> bool:
-    return config.model.name in models.MODELS or ":" in config.model.name
-
-
-def _model(record: RunRecord, config: RunConfig, model: Model | None, last: LastState) -> FlatModel:
-    """Return the run's model with its first values; raise if there is no code for it, or if it builds another."""
-    name, facts = config.model.name, record.facts
-    if model is None and not _by_name(config):
-        raise UserError(
-            f"the model of {record.path} was given from Python ({name}); join there, with "
-            f"fedamp.join({str(record.path)!r}, ..., model=...)"
-        )
-    rows = [*last.server.rows.values(), *last.server.shared.values()]
-    kind = next((each.params.dtype for each in rows if each.params.shape[1] == facts.parameters), None)
-    with use_dtype(kind or torch.get_default_dtype()):  # as it was when the model was trained
-        shape, outputs = tuple(facts.input_shape or ()), facts.num_outputs or 0
-        flat, _ = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
-    builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
-    if (read_json(record.path / INPUTS) or {}).get("code") != structure_digest(flat.module, builder):
-        raise UserError(
-            f"the model {name} is not the one that was trained in {record.path} (its code or its structure has "
-            "changed); join with the code that it had"
-        )
-    return flat
