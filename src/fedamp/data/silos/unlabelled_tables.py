@@ -102,7 +102,7 @@ def _parquet_cells(path: Path) -> NewTable:
     from pyarrow import parquet  # type: ignore[import-untyped, unused-ignore]
 
     try:
-        table = parquet.read_table(path)
+        table = parquet.read_table(path, use_threads=False)
     except Exception as error:  # pyarrow has many kinds of errors
         why = " ".join(str(error).split())[:80]
         raise UserError(f"{shown(path)}: not a readable parquet file ({why}); write it again") from None

@@ -19,6 +19,8 @@ from fedamp.data.silos.files.table import Source, Table, Wanted, make_table
 
 BLOCK = 2**22  # bytes that pyarrow takes at a time
 LONGEST_CELL = 2**17  # Python's csv refuses longer ones
+# `use_threads=False` wherever pyarrow reads: it costs nothing here, and its threads are known to abort or to hang a
+# program that ends right after a read, as a refused command does (apache/arrow#34314, #39862, #50482).
 
 
 class DoubtfulError(Exception):
@@ -43,7 +45,7 @@ def read_by_arrow(content: bytes, separator: str, wanted: Wanted) -> Table:
         used = {column: name for column, name in zip(header, names, strict=True) if column in read}
         table = csv.read_csv(
             pa.BufferReader(content),
-            csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=BLOCK),
+            csv.ReadOptions(use_threads=False, column_names=names, skip_rows_after_names=1, block_size=BLOCK),
             csv.ParseOptions(delimiter=separator, newlines_in_values=b'"' in content),
             csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),

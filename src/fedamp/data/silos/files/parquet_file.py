@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
     except ImportError:
         raise UserError("parquet files are read by pyarrow, which is not installed; pip install pyarrow") from None
     try:
-        file = parquet.ParquetFile(io.BytesIO(content))
+        file = parquet.ParquetFile(pa.BufferReader(content))
         header = columns_among(file.schema_arrow.names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"not a readable parquet file ({one_line(str(error), 80)}); write it again") from error
@@ -37,7 +36,7 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
     for column in read:
         _check_type(column, file.schema_arrow.field(column).type)
     try:
-        table = file.read(columns=read)
+        table = file.read(columns=read, use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"not a readable parquet file ({one_line(str(error), 80)}); write it again") from error
     return typed_table(table, wanted, header)
