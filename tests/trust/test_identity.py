@@ -42,6 +42,7 @@ def test_changed_labels_are_refused_in_the_old_folder(fedamp_command):
     code, out, err = fedamp_command(*COMMAND, "--out", "r1")
     assert (code, out) == (2, "")
     assert "r1 holds another run: the data are not those that it learned from" in err
+    assert "goes on with what it began with alone" in err
     assert {path.name: path.read_bytes() for path in Path("r1").iterdir()} == before
 
 
