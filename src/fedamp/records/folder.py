@@ -92,8 +92,8 @@ class RunFolder:
             raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
         if there is not None and self.begun and (what := self.differences(config)):
             raise UserError(
-                f"{self.path} holds another run: {'; '.join(what)}. It goes on with what it began with alone; for a new "
-                "run give another folder (fedamp run --out, or out= in Python)"
+                f"{self.path} holds another run: {'; '.join(what)}. It goes on with what it began with alone; for a "
+                "new run give another folder (fedamp run --out, or out= in Python)"
             )
 
     def _check_device(self, saved: Checkpoint, device: torch.device) -> None:
