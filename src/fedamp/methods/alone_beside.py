@@ -6,18 +6,16 @@ sent: message, reply and the server's half are the method's own, bit for bit. It
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from fedamp.errors import UserError
 from fedamp.methods.base import Grad, Local, Method
+from fedamp.methods.wrapped import Wrapped
 from fedamp.rows import Message, Rows, State
 
 ALONE = "alone"
 """The entry of `client_models`, of the client's state and of the training losses: none of them is the method's."""
-
-THE_METHODS_OWN = ("scored", "takes_home", "optimizer", "lr", "plain_sgd_only", "answers", "changes", "anew")
 
 
 def descent_alone(rows: Mapping[str, Tensor], grad: Grad) -> Mapping[str, Tensor]:
@@ -26,39 +24,8 @@ def descent_alone(rows: Mapping[str, Tensor], grad: Grad) -> Mapping[str, Tensor
 
 
 @dataclass(frozen=True)
-class AloneBeside(Method):
+class AloneBeside(Wrapped):
     """What `method` does, and beside it w_i^k = local training from w_i^{k-1} on D_i. An absent client does neither."""
-
-    method: Method
-
-    def __post_init__(self) -> None:
-        for name in THE_METHODS_OWN:  # on the instance, where they hide the class's
-            object.__setattr__(self, name, getattr(self.method, name))
-
-    @property
-    def remembers(self) -> bool:
-        """As the method does: a model trained alone is no part of a reply."""
-        return self.method.remembers
-
-    def server_init(self, w: Rows) -> State:
-        """As the method does."""
-        return self.method.server_init(w)
-
-    def server_send(self, state: State, k: int) -> tuple[State, Message]:
-        """As the method does."""
-        return self.method.server_send(state, k)
-
-    def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
-        """As the method does."""
-        return self.method.server_receive(state, reply, present)
-
-    def server_anew(self, state: State) -> State:
-        """As the method does."""
-        return self.method.server_anew(state)
-
-    def server_leave(self, state: State, stay: Tensor) -> State:
-        """As the method does."""
-        return self.method.server_leave(state, stay)
 
     def client_anew(self, w: Rows, message: Message) -> State:
         """Begin anew with the method; what is trained alone begins at the client's first model, not at the server's."""
@@ -78,10 +45,6 @@ class AloneBeside(Method):
         models = self.method.client_models(_methods_part(state), message)
         _check_free(models, self.method)
         return {**models, ALONE: state.rows[ALONE]}
-
-    def diagnostics(self, state: State) -> dict[str, Any]:
-        """As the method does."""
-        return self.method.diagnostics(state)
 
     def with_alone(self, state: State, alone: Rows) -> State:
         """Return the method's own state together with the models trained alone."""

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedamp.methods.alone_beside import THE_METHODS_OWN
-from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method
+from fedamp.methods.base import ABOUT, SPECTRUM
+from fedamp.methods.wrapped import Wrapped
 from fedamp.rows import Message, Rows, State
 
 PAIRS = "pairs of "
@@ -22,22 +22,12 @@ LISTENS = "listens_to"
 
 
 @dataclass(frozen=True)
-class Joining(Method):
+class Joining(Wrapped):
     """What `method` does in rounds k + 1, k + 2, ... if only a newcomer is present and nothing that was there moves."""
 
-    method: Method
     last: State = field(repr=False)  # the server's, after the run's last round
     k: int  # rounds that the run had
     names: tuple[str, ...] = ()  # of the run's clients, for people
-
-    def __post_init__(self) -> None:
-        for name in THE_METHODS_OWN:  # on the instance, where they hide the class's
-            object.__setattr__(self, name, getattr(self.method, name))
-
-    @property
-    def remembers(self) -> bool:
-        """As the method does."""
-        return self.method.remembers
 
     def server_init(self, w: Rows) -> State:
         """Grow the federation by one row, with the newcomer's first model."""
@@ -60,14 +50,6 @@ class Joining(Method):
         """Begin at the model that the server sends, as a client does that has lost its own: the run has ended."""
         _, message = self.server_send(self.server_init(w), 1)
         return self.method.client_anew(w, message)
-
-    def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
-        """As the method does."""
-        return self.method.client_update(state, message, local)
-
-    def client_models(self, state: State, message: Message) -> dict[str, Rows]:
-        """As the method does."""
-        return self.method.client_models(state, message)
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return what the method says about the newcomer, and whom it listens to; not what it says about the others."""
