@@ -70,6 +70,10 @@ class Rows:
         """How many bytes all rows have when they are sent: a row that stands for several is sent to each."""
         return sum(part.numel() * part.element_size() for part in (self.params, self.buffers))
 
+    def to(self, device: torch.device | str) -> Rows:
+        """Return the same rows on a device."""
+        return Rows(self.params.to(device), self.buffers.to(device))
+
     def __getitem__(self, index: Tensor | slice) -> Rows:
         return Rows(_pick(self.params, index), _pick(self.buffers, index))
 

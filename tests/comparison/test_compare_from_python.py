@@ -52,6 +52,17 @@ def test_it_is_the_commands_comparison(fedamp_command, monkeypatch):
     assert again.summary == found.results["fedamp"][3].summary
 
 
+def test_what_says_nothing_new_is_no_mistake(tmp_path):
+    usual = {"missing": "refuse", "indicate_missing": False, "columns": [], "drop": (), "schema": None, "label": None}
+    quick = {"clients": three_silos(), "model": net, "rounds": 1, "epochs": 1}
+    best = fedamp.run(method="fedamp", **usual, **quick).best
+    assert fedamp.compare(["fedamp"], **usual, **quick).results["fedamp"][0].best == best
+    for name, value in {"missing": "fill", "columns": ["a"], "schema": tmp_path / "s.json"}.items():
+        for call in (fedamp.run, fedamp.compare):
+            with pytest.raises(UserError, match=f"{name} is .* as .x, y."):
+                call(**{name: value}, **quick)
+
+
 def test_the_table_for_programs_and_notebooks():
     found = fedamp.compare("fedamp", **QUICK)
     frame = found.to_pandas()

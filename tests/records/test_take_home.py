@@ -153,7 +153,7 @@ def test_a_record_gives_back_what_was_written():
     said = HeldOut((2, 0), "rmse", "own").over(lines("rmse", own=[([1.5, 2.0], [None, 1.0])]))
     home = TakeHome.of_choice("chosen", said, [2.0, math.inf])
     assert (home.mean, home.entry, home.round) == (2.0, "own", 1)
-    assert TakeHome.of(home.to_dict()) == home
+    assert TakeHome.of(home.to_dict(), "rmse") == home
     assert home.to_dict()["scores"] == [2.0, None]
     in_percent = TakeHome.of_choice("scored", replace(said, metric="accuracy"), [50.0, 0.0])
     assert in_percent.held_out["own"].score == 150.0

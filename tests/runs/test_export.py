@@ -112,6 +112,11 @@ def test_what_can_not_be_exported(tmp_path):
         export_client(tmp_path / "run", 10)
     with pytest.raises(ValueError, match="holds no run"):
         export_client(tmp_path, 0)
+    own = sorted((tmp_path / "run").glob("*.safetensors"))
+    assert "state.safetensors" in [path.name for path in own]
+    for path in own:
+        with pytest.raises(ValueError, match="is a file of the run itself"):
+            export_client(tmp_path / "run", 0, out=path)
     (tmp_path / "run" / "models.safetensors").write_bytes(b"rubbish")
     with pytest.raises(ValueError, match="damaged"):
         export_client(tmp_path / "run", 0)

@@ -17,7 +17,7 @@ from fedamp.config.metrics import info
 from fedamp.errors import UserError
 from fedamp.records.beside_alone import LEVEL, paired_p
 from fedamp.records.reading import read_run
-from fedamp.report.table import comparison_table
+from fedamp.report import comparison_table, write_report
 from fedamp.training.sample_errors import errors_of
 from fedamp.training.tasks_and_metrics import CLASSIFICATION, scored_by
 
@@ -84,6 +84,15 @@ def test_who_has_no_score_is_named_and_in_no_mean_and_no_p(tmp_path):
     rows = comparison_table([read_run(tmp_path / name) for name in ("separate", "fedavg")])
     assert [row.clients for row in rows] == [3, 3]
     assert {row.without_score for row in rows} == {"client 2"}
+
+
+def test_nor_on_the_page_beside_what_it_would_have_alone(tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    given = [(x, x[:, 0], x[:9], x[:9, 0]), (x, x[:, 0], x[:1], x[:1, 0])]
+    fedamp.run(clients=given, metric="r2", alone=True, method="fedavg", out=tmp_path / "run", **QUICK)
+    page = write_report([tmp_path / "run"]).read_text()
+    row = page[page.index('<th scope="row">client 1</th>') :].split("</tr>")[0]
+    assert (row.count("undefined"), row.count("not finite")) == (2, 0)
 
 
 def test_no_client_has_a_score():

@@ -9,7 +9,7 @@ from torch import nn
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.data.given.samples import as_clients
+from fedamp.data.given.samples import given_samples
 from fedamp.errors import UserError
 from fedamp.methods.newcomer import Joining
 from fedamp.records.folder import RunFolder
@@ -140,7 +140,7 @@ def test_the_run_is_the_one_without_them():
     stay = [i for i in range(5) if i not in out]
     settings = {"method": "fedamp", "model": nn.Linear(20, 5), "rounds": 3, "epochs": 2, "seed": 3, "engine": "loop"}
     with_them = fedamp.run(clients=pairs, newcomers=2, **settings)
-    alone = as_clients([pairs[i] for i in stay], None, 3, stay)  # with the numbers that they had
+    alone = given_samples([pairs[i] for i in stay], None, 3, stay).clients  # with the numbers that they had
     config = RunConfig.of({**{**settings, "model": "Linear"}, "clients": 3, "data": "given", "setting": "given"})
     without = play(config, assemble(config, alone, settings["model"]))
     assert torch.equal(with_them.models["own"].params, without.models["own"].params)

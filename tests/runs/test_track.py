@@ -72,6 +72,12 @@ def test_tensorboard_has_every_round_once_after_an_interruption_too(tmp_path):
     assert '"method.name": "fedamp"' in text
 
 
+def test_tensorboard_keeps_its_curves_if_a_finished_run_is_asked_for_again():
+    for _ in range(2):
+        fedamp.run(out="here", track="tensorboard", **QUICK)
+    assert [each.step for each in events(Path("here")).Scalars("mean_accuracy")] == [1, 2, 3]
+
+
 @pytest.mark.slow
 def test_mlflow_has_every_round_once_after_an_interruption_too():
     from mlflow import MlflowClient

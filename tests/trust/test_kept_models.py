@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.data.given.samples import as_clients
+from fedamp.data.given.samples import given_samples
 from fedamp.methods import METHODS
 from fedamp.records.checkpoints import load_checkpoint
 from fedamp.runs.in_use.export import export_client
@@ -160,7 +160,7 @@ def test_a_regressions_exported_error_is_its_own(tmp_path):
         x = torch.randn(40, 2, generator=g)
         pairs.append((x, x @ torch.tensor([1.0, -1.0]) + 0.3 * torch.randn(40, generator=g)))
     result = fedamp.run(clients=pairs, model="mlp", rounds=6, lr=0.3, optimizer="sgd", out=tmp_path / "run")
-    clients = as_clients(pairs, 0.2, 0)
+    clients = given_samples(pairs, 0.2, 0).clients
     for client in range(3):
         x, y = clients.samples(clients.test[client])
         with torch.no_grad():

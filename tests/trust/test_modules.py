@@ -12,7 +12,7 @@ from torch import nn
 
 import fedamp
 from fedamp.config import Named, RunConfig
-from fedamp.data.given.samples import as_clients
+from fedamp.data.given.samples import given_samples
 from fedamp.errors import UserError
 from fedamp.models.flat_model import FlatModel
 from fedamp.runs.setup import assemble
@@ -393,7 +393,7 @@ def test_nobodys_stream_moves(kind):
 @pytest.mark.parametrize("kind", RANDOM)
 def test_a_clients_scores_do_not_depend_on_its_neighbours(kind):
     made_of = RunConfig(clients=4, data="given", setting=Named("given"), engine="loop")
-    setup = assemble(made_of, as_clients(clients(), 0.2, 0), made(kind))
+    setup = assemble(made_of, given_samples(clients(), 0.2, 0).clients, made(kind))
     training, everyone, w = setup.trainer, setup.clients, setup.w
     together = evaluate(training, everyone, w).loss
     for i in range(4):

@@ -55,8 +55,6 @@ def compare(
     if "method" in settings:
         raise UserError(f"method is {settings['method']!r}; a comparison takes methods=[...]")
     given_settings = {name: value for name, value in settings.items() if value is not None}
-    if isinstance(given_settings.get("schema"), Path):
-        given_settings["schema"] = str(given_settings["schema"])
     base, given = described(given_settings, clients, model, "separate", data_dir)
     choices, own = _choices(methods)
     given = replace(given, methods=own)

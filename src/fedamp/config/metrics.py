@@ -41,7 +41,6 @@ class MetricInfo:
     unit: str  # "%"; or "" for a number without one, or one in the target's unit
     higher_is_better: bool
     tasks: tuple[str, ...] = (CLASSIFICATION, REGRESSION)
-    by_probability: bool = False  # it needs how sure a model is, not its answers alone
     by_positive: bool = False  # of two classes, it depends on which one is the positive one
     shares: bool = False  # it lies between 0 and 1
     power: int = 1  # scores to this power, averaged by samples, give the score of all samples together, if `pools`
@@ -103,15 +102,18 @@ METRICS: dict[str, MetricInfo] = {
             pools=False,
             paired=PARTS,
         ),
-        MetricInfo("f1", "F1", "F1", "", True, _CLASSES, False, True, shares=True, pools=False, paired=PARTS),
-        MetricInfo("auc", "ROC AUC", "AUC", "", True, _CLASSES, True, True, shares=True, pools=False, paired=RANKS),
+        MetricInfo("f1", "F1", "F1", "", True, _CLASSES, by_positive=True, shares=True, pools=False, paired=PARTS),
+        MetricInfo(
+            "auc", "ROC AUC", "AUC", "", True, _CLASSES, by_positive=True, shares=True, pools=False, paired=RANKS
+        ),
         replace(
-            MetricInfo("average-precision", "average precision", "average precision", "", True, _CLASSES, True, True),
+            MetricInfo("average-precision", "average precision", "average precision", "", True, _CLASSES),
+            by_positive=True,
             shares=True,
             pools=False,
             paired=RANKS,
         ),
-        MetricInfo("log-loss", "log loss", "log loss", "", False, _CLASSES, True, paired=PARTS),
+        MetricInfo("log-loss", "log loss", "log loss", "", False, _CLASSES, paired=PARTS),
         MetricInfo("rmse", "error (RMSE)", "RMSE", "", False, _NUMBERS, power=2),
         MetricInfo("mae", "absolute error (MAE)", "MAE", "", False, _NUMBERS),
         MetricInfo("r2", "R2", "R2", "", True, _NUMBERS, pools=False),
@@ -135,9 +137,6 @@ def info(name: str) -> MetricInfo:
     raise UserError(
         f"metric is {name!r}; choose from {', '.join(sorted(METRICS))}, or from Python give a fedamp.Metric"
     )
-
-
-metric_of = info
 
 
 def own_name(name: str, higher_is_better: bool, unit: str = "") -> str:

@@ -299,9 +299,10 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
 def _words(what: str, value: object) -> tuple[str, ...]:
     """Return names as a tuple; text like "id,name" is fine too."""
     parts: Any = () if value is None else value.split(",") if isinstance(value, str) else value
-    if isinstance(parts, Mapping) or not hasattr(parts, "__iter__") or not all(isinstance(each, str) for each in parts):
+    found = list(parts) if hasattr(parts, "__iter__") and not isinstance(parts, Mapping) else [parts]
+    if not all(isinstance(each, str) for each in found):
         raise UserError(f"{what} is {value!r}; expected names of columns, say id,name")
-    names = [each.strip() for each in (sorted(parts) if isinstance(parts, set) else parts)]
+    names = [each.strip() for each in (sorted(found) if isinstance(parts, set | frozenset) else found)]
     return tuple(dict.fromkeys(each for each in names if each))
 
 

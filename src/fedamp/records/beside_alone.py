@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedamp import seeds
 from fedamp.config.metrics import RANKS, SIGN, info
+from fedamp.records.client_names import client_name
 from fedamp.records.summaries import higher_is_better
 
 FLIPS, AT_ONCE = 4095, 256
@@ -198,11 +199,6 @@ def _gains(home: Sequence[float | None], alone: Sequence[float | None], metric: 
     worst = -math.inf
     pairs = [[worst if score is None else sign * score for score in both] for both in zip(home, alone, strict=True)]
     return [0.0 if mine == other else mine - other for mine, other in pairs]
-
-
-def client_name(i: int, names: Sequence[str] | None) -> str:
-    """Return what a client is called: by its silo's name, if it has one."""
-    return f"client {i}" if names is None else str(names[i])
 
 
 def score_text(score: float | None, metric: str) -> str:

@@ -57,3 +57,8 @@ def name_or_number_note(client: object, names: Sequence[str] | None, count: int)
 def client_title(number: int, names: Sequence[str] | None) -> str:
     """Return a client as errors call it."""
     return f"client {number}" if names is None else f"client {names[number]!r}"
+
+
+def client_name(i: int, names: Sequence[str] | None) -> str:
+    """Return what a client is called: by its silo's name, if it has one."""
+    return f"client {i}" if names is None else str(names[i])

@@ -17,7 +17,7 @@ from fedamp.errors import UserError
 from fedamp.records.checkpoints import state_of, state_tensors
 from fedamp.records.reading import STATE
 from fedamp.records.tensor_file import write_tensors
-from fedamp.rows import Rows, State
+from fedamp.rows import State
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,14 @@ class LastState:
 
     def to(self, device: torch.device) -> LastState:
         """Return the same on a device."""
-
-        def moved(rows: Rows) -> Rows:
-            return Rows(rows.params.to(device), rows.buffers.to(device))
-
         state = self.server
         return LastState(
             self.k,
             State(
                 state.num_clients,
-                {name: moved(rows) for name, rows in state.rows.items()},
+                {name: rows.to(device) for name, rows in state.rows.items()},
                 {name: pairs.to(device) for name, pairs in state.pairs.items()},
-                {name: moved(rows) for name, rows in state.shared.items()},
+                {name: rows.to(device) for name, rows in state.shared.items()},
             ),
         )
 

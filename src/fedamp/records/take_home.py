@@ -148,7 +148,7 @@ class TakeHome:
         return values
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], metric: str = "rmse", undefined: Collection[int] = ()) -> TakeHome:
+    def of(cls, values: Mapping[str, Any], metric: str, undefined: Collection[int] = ()) -> TakeHome:
         """Return what `to_dict` gave; `undefined` are clients without a score."""
         held_out = {
             entry: Candidate(

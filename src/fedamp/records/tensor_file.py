@@ -19,10 +19,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     At the end of a round all clients' models are in memory several times already: copies would decide the peak.
     """
     with whole(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as all of this user's new files are: the library would keep it private
         try:
             save_file(_apart(tensors), temporary, dict(metadata) if metadata else None)
         except SafetensorError as error:  # a full disk, in the library's words
             raise OSError(errno.EIO, " ".join(str(error).split())) from error
+        temporary.chmod(mode)
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedamp.records.beside_alone import BesideAlone, client_name, score_text
+from fedamp.config.metrics import UNDEFINED
+from fedamp.records.beside_alone import BesideAlone, score_text
+from fedamp.records.client_names import client_name
 from fedamp.report.content import PageTable, TableLine
 from fedamp.report.groups import Block
 from fedamp.report.run_scores import Trial
@@ -33,15 +35,17 @@ def against_alone(blocks: Sequence[Block]) -> list[Finding]:
 
 
 def _finding(trial: Trial, run: str) -> Finding:
+    undefined = trial.facts.undefined or ()
     found, names = BesideAlone.of((trial.record.result or {})["alone"]), trial.facts.names
-    lines = [TableLine([client_name(i, names), *_cells(found, i)]) for i in range(len(found.home.test))]
+    lines = [TableLine([client_name(i, names), *_cells(found, i, i in undefined)]) for i in range(len(found.home.test))]
     return Finding(f"{run}: {found.headline(names)}", PageTable("", HEADINGS, lines))
 
 
-def _cells(found: BesideAlone, i: int) -> list[str]:
-    test = [score_text(models.test[i], found.metric) for models in (found.home, found.alone)]
+def _cells(found: BesideAlone, i: int, undefined: bool) -> list[str]:
+    both = (found.home, found.alone)
+    test = [UNDEFINED if undefined else score_text(models.test[i], found.metric) for models in both]
     if found.samples is None or found.p is None:
         return ["", "", "0", "", *test]
-    held = [score_text((models.validation or [])[i], found.metric) for models in (found.home, found.alone)]
+    held = [score_text((models.validation or [])[i], found.metric) for models in both]
     worse = " (worse off)" if i in found.worse_off else ""
     return [*held, str(found.samples[i]), f"{found.p[i]:.2g}{worse}", *test]

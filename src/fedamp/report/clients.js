@@ -132,5 +132,5 @@ const Clients = (() => {
     $("client-count").textContent = found.length === clients.length ? `${clients.length} clients` : `${found.length} of ${clients.length} clients`;
   }
 
-  return { $, element, link, text, signed, some, runOf, clientsOf, groupColour, drawGains, fillTable };
+  return { $, element, link, text, signed, some, runOf, clientsOf, drawGains, fillTable };
 })();

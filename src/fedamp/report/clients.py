@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.report.packing import packed_curves, plain
 from fedamp.report.run_scores import Trial, client_names
-from fedamp.report.weights import xi_of
 
 MOST = 8
 """As many others are listed for each client: those with the largest weights."""
@@ -43,11 +42,10 @@ def _fits(column: object, number: int) -> TypeGuard[list[Any]]:
     return isinstance(column, list) and len(column) == number
 
 
-def run_of(trial: Trial, separate: Trial | None, share: int) -> dict[str, Any]:
-    """Return one run, client by client; `separate` is the run of the same seed in which everyone trains alone."""
+def run_of(trial: Trial, xi: NDArray[np.float32] | None, separate: Trial | None, share: int) -> dict[str, Any]:
+    """Return one run, client by client: xi `(K, m, m)`; `separate` is the run of the same seed that trains alone."""
     scores = np.asarray(trial.summary.per_client)
     alone = _alone(trial, separate)
-    xi = xi_of(trial)
     return {
         "seed": trial.seed,
         "round": trial.summary.best_round,

@@ -12,7 +12,7 @@ from fedamp.config.metrics import info
 from fedamp.records.facts import Facts
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.groups import Block, Group
-from fedamp.report.render import best_score, cells, chose, footnotes, headings, was_tuned
+from fedamp.report.render import best_score, body, footnotes, headings
 from fedamp.report.table import ALONE, Row
 
 UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights")
@@ -147,8 +147,8 @@ def _comparison(block: str, rows: Sequence[Row]) -> PageTable:
     scored = _finite(rows)
     top = _best(scored).best if scored else None
     lines = [
-        TableLine(cells(row, chose(rows), was_tuned(rows)), best=row.best is not None and row.best == top)
-        for row in rows
+        TableLine(each, best=row.best is not None and row.best == top)
+        for row, each in zip(rows, body(rows), strict=True)
     ]
     # A number stays on one line with its unit.
     return PageTable(block, [heading.replace(" %", "\N{NO-BREAK SPACE}%") for heading in headings(rows)], lines)

@@ -48,7 +48,8 @@ def _block(block: Block, xi_share: int, curve_share: int) -> dict[str, Any]:
 
 
 def _method(block: Block, group: Group, xi_share: int, curve_share: int) -> dict[str, Any]:
-    weights = [(trial, xi) for trial in group.trials if (xi := xi_of(trial)) is not None]
+    found = [(trial, xi_of(trial)) for trial in group.trials]
+    weights = [(trial, xi) for trial, xi in found if xi is not None]
     known = [(xi, groups) for trial, xi in weights if (groups := trial.facts.groups)]
     losses = [means for trial in group.trials if len(means := trial.loss_means)]
     alone = counterpart(block, ALONE, group)
@@ -65,9 +66,7 @@ def _method(block: Block, group: Group, xi_share: int, curve_share: int) -> dict
         ],
         "recovery": _band([recovery(xi, groups) for xi, groups in known]) if known else None,
         "xi": weights_of(*weights[0], xi_share) if weights else None,
-        "runs": [
-            run_of(trial, None if alone is group else beside.get(trial.seed), curve_share) for trial in group.trials
-        ],
+        "runs": [run_of(trial, xi, beside.get(trial.seed), curve_share) for trial, xi in found],
     }
 
 

@@ -8,8 +8,8 @@ from fedamp.config.metrics import info
 from fedamp.records.newcomers import COLUMNS, Newcomer, Newcomers
 from fedamp.records.reading import RunRecord
 from fedamp.report.groups import Group, make_blocks
+from fedamp.report.render import NOTHING, aligned
 
-NOTHING = "–"
 NOTE = (
     "Newcomers are clients that took no part in the run and joined it afterwards, each by itself, for {rounds} rounds; "
     "nobody else trained. Alone: trained alone for as many rounds. Chosen: what they take home. Means of test scores."
@@ -20,7 +20,7 @@ def each_newcomer(newcomers: Newcomers) -> str:
     """Return a line for each newcomer of a run, and their means."""
     rows = [[one.name, *_scores([one]), one.takes_home] for one in newcomers.each]
     rows.append(["mean", *_scores(newcomers.each), f"better {newcomers.better}, worse {newcomers.worse}"])
-    return _aligned([["newcomer", *_headings(newcomers.metric), "taken home"], *rows])
+    return aligned([["newcomer", *_headings(newcomers.metric), "taken home"], *rows])
 
 
 def by_method(runs: Sequence[RunRecord]) -> str | None:
@@ -35,7 +35,7 @@ def by_method(runs: Sequence[RunRecord]) -> str | None:
             for label, each in found.items()
         ]
         rounds = next(iter(found.values())).each[0].rounds
-        table = _aligned([["method", "newcomers", *_headings(block.metric), "better than alone", "worse"], *rows])
+        table = aligned([["method", "newcomers", *_headings(block.metric), "better than alone", "worse"], *rows])
         parts.append("\n".join([*([block.label] if block.label else []), table]))
     return "\n\n".join([*parts, NOTE.format(rounds=rounds)]) + "\n" if parts else None
 
@@ -61,10 +61,3 @@ def _scores(newcomers: Sequence[Newcomer]) -> list[str]:
         percent = info(newcomers[0].metric).unit == "%"
         cells.append(NOTHING if mean is None else format(mean, ".2f" if percent else ".4g"))
     return cells
-
-
-def _aligned(table: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
-    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(line.rstrip() for line in lines)

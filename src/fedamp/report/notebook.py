@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from itertools import groupby
 
-from fedamp.report.render import cells, chose, footnotes, headings, was_tuned
+from fedamp.report.render import blocks, body, footnotes, headings
 from fedamp.report.table import Row
 
 
 def as_html(rows: Sequence[Row]) -> str:
     """Return a table for each setting, and footnotes."""
     parts = []
-    for block, group in groupby(rows, key=lambda row: row.block):
-        own = list(group)
-        lines = [_line(cells(row, chose(own), was_tuned(own)), "td") for row in own]
+    for block, own in blocks(rows):
+        lines = [_line(each, "td") for each in body(own)]
         title = f"<caption>{escape(block)}</caption>" if block else ""
         head = f"<thead>{_line(headings(own), 'th')}</thead>"
         parts.append(f"<table>{title}{head}<tbody>{''.join(lines)}</tbody></table>")

@@ -52,11 +52,13 @@ def was_tuned(rows: Sequence[Row]) -> bool:
     return any(row.tried > 1 for row in rows)
 
 
-def cells(row: Row, choice: bool = False, tuned: bool = False) -> list[str]:
-    """Return a row's cells, in the order of the headings.
+def body(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the cells of a block's rows, in the order of its headings."""
+    return [_cells(row, chose(rows), was_tuned(rows)) for row in rows]
 
-    With `choice` those of what clients take home too, with `tuned` what was chosen of a grid.
-    """
+
+def _cells(row: Row, choice: bool, tuned: bool) -> list[str]:
+    """Return a row's cells: with `choice` those of what clients take home too, with `tuned` what a grid chose."""
     digits = _digits(row)
     rest = [_number(value, digits) for value in (row.sd, row.last, row.worst, row.tenth)]
     if choice:
@@ -98,12 +100,12 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         notes.append(
             f"p: Wilcoxon's signed-rank test over clients, two-sided, against {who}, over the seeds that both have."
         )
-    if any(len({row.against for row in own if row.against}) > 1 for _, own in _blocks(rows)):
+    if any(len({row.against for row in own if row.against}) > 1 for _, own in blocks(rows)):
         notes.append(
             "If a method was run in several ways, p and worse off compare with the one trained most similarly."
         )
     notes += _tuning(rows)
-    notes += [note for _, own in _blocks(rows) for note in _trained(own)]
+    notes += [note for _, own in blocks(rows) for note in _trained(own)]
     if any(row.unfinished for row in rows):
         notes.append("* a run did not finish: its numbers are those of the rounds so far.")
     if repeated := sum(row.repeated for row in rows):
@@ -164,21 +166,25 @@ def _trained(rows: Sequence[Row]) -> list[str]:
 def as_text(rows: Sequence[Row]) -> str:
     """Return aligned columns, a block for each setting, and footnotes."""
     parts = []
-    for block, own in _blocks(rows):
-        table = [headings(own), *(cells(row, chose(own), was_tuned(own)) for row in own)]
-        widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
-        lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
-        lines.insert(1, "  ".join("-" * width for width in widths))
-        parts.append("\n".join([*([block] if block else []), *(line.rstrip() for line in lines)]))
+    for block, own in blocks(rows):
+        parts.append("\n".join([*([block] if block else []), aligned([headings(own), *body(own)])]))
     return "\n\n".join([*parts, "\n".join(footnotes(rows))]) + "\n"
+
+
+def aligned(table: Sequence[Sequence[str]]) -> str:
+    """Return cells in columns of the same width, the first to the left and the others to the right, with a rule."""
+    widths = [max(len(line[place]) for line in table) for place in range(len(table[0]))]
+    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in table]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return a Markdown table for each setting, and footnotes."""
     parts = []
-    for block, own in _blocks(rows):
+    for block, own in blocks(rows):
         heads = headings(own)
-        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *(cells(row, chose(own), was_tuned(own)) for row in own)]
+        lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *body(own)]
         table = "\n".join("| " + " | ".join(map(_plain, line)) + " |" for line in lines)
         parts.append(f"**{_plain(block)}**\n\n{table}" if block else table)
     return "\n\n".join([*parts, "\n".join(f"- {_plain(note)}" for note in footnotes(rows))]) + "\n"
@@ -196,7 +202,8 @@ def as_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def _blocks(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def blocks(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows of each setting, with what it is called."""
     return [(block, list(own)) for block, own in groupby(rows, key=lambda row: row.block)]
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedamp.errors import UserError
 from fedamp.records.beside_alone import BesideAlone
+from fedamp.records.client_names import client_name
 from fedamp.records.facts import Facts
 from fedamp.records.reading import RunRecord
 from fedamp.records.summaries import (
@@ -84,7 +85,7 @@ class Trial:
     def without_score(self) -> list[str]:
         """Clients whose test samples do not define the metric, by name."""
         names, undefined = self.facts.names, self.facts.undefined or []
-        return [f"client {i}" if names is None else str(names[i]) for i in undefined]
+        return [client_name(i, names) for i in undefined]
 
     @cached_property
     def round_seconds(self) -> list[float]:

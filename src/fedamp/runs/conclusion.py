@@ -9,7 +9,7 @@ import torch
 from fedamp.config import RunConfig
 from fedamp.config.metrics import OWN, info
 from fedamp.methods.alone_beside import without_alone
-from fedamp.records.beside_alone import client_name
+from fedamp.records.client_names import client_name
 from fedamp.records.facts import Facts
 from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState

@@ -119,15 +119,15 @@ def run(
             "task": task,
             "metric": metric,
             "loss": loss,
-            "positive": None if positive is None else str(positive),
+            "positive": positive,
             "class_weights": class_weights,
             "label": label,
             "silo_column": silo_column,
-            "columns": columns if isinstance(columns, str) else tuple(columns) or None,
-            "drop": drop if isinstance(drop, str) else tuple(drop) or None,
+            "columns": columns,
+            "drop": drop,
             "encoding": encoding,
-            "missing": None if missing == RunConfig.missing else missing,
-            "indicate_missing": indicate_missing or None,
+            "missing": missing,
+            "indicate_missing": indicate_missing,
             "held_out": held_out,
             "label_noise": label_noise,
             "noisy_clients": noisy_clients,
@@ -142,7 +142,7 @@ def run(
             "engine": engine,
             "device": device,
             "precision": precision,
-            "schema": None if schema is None else str(schema),
+            "schema": schema,
             "compile": compile,
             "deterministic": deterministic,
             "alone": alone,
@@ -171,6 +171,8 @@ def described(
     values, own = _with_own_parts(values)
     values, table = _with_named_data(values)
     values = checks.plain(values)
+    if isinstance(values.get("schema"), Path):
+        values["schema"] = str(values["schema"])
     samples = own_model = own_method = None
     if isinstance(model, str | Mapping | Named):
         values["model"] = model

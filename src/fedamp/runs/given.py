@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -58,11 +58,9 @@ def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, S
                 "for all clients, or (x, y) for all"
             )
         return _configured(values, partial(silos_of_tables, named))
-    _refuse(
-        {k: v for k, v in values.items() if not (pictured and k == "label")},
-        OF_TABLES,
-        "clients are given with their samples, as (x, y)",
-    )
+    of_tables = OF_TABLES[1:] if pictured else OF_TABLES  # pictures have a label
+    said = [each for each in of_tables if values.get(each) not in (None, getattr(RunConfig, each), [])]
+    _refuse(values, said, "clients are given with their samples, as (x, y)")
     for name in pictured:
         named[name] = columns_of(name, named[name], label)
     # A list has no names: clients are called by their numbers, as ever.
@@ -85,7 +83,7 @@ def _configured(values: Mapping[str, Any], read: Callable[[Wanted], list[RawSilo
     return replace(asked, clients=len(silos)), lambda config: table_material(config, once)
 
 
-def _refuse(values: Mapping[str, Any], names: tuple[str, ...], why: str) -> None:
+def _refuse(values: Mapping[str, Any], names: Sequence[str], why: str) -> None:
     for name in names:
         if name in values:
             raise UserError(f"{name} is {values[name]!r}, but {why}; leave one out")

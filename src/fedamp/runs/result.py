@@ -63,7 +63,7 @@ class Kept:
         return {"round": self.round, "scores": self.scores, "validation": self.validation}
 
     @classmethod
-    def of(cls, models: Rows, values: Mapping[str, Any], metric: str = "rmse", undefined: Sequence[int] = ()) -> Kept:
+    def of(cls, models: Rows, values: Mapping[str, Any], metric: str, undefined: Sequence[int]) -> Kept:
         """Return models together with the plain values that `to_dict` gave; `undefined` are clients without a score."""
         return cls(values["round"], models, kept_scores(values["scores"], metric, undefined), values["validation"])
 

@@ -34,7 +34,7 @@ from fedamp.runs.judging import (
     undefined_warnings,
 )
 from fedamp.runs.material import Material, given_material, load_material
-from fedamp.runs.newcomers.newcomer import kept_out, setup_of, without_newcomers
+from fedamp.runs.newcomers.newcomer import kept_out, setup_of
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.simulated_faults import Tamper, poison
 from fedamp.training.batches import Batching
@@ -129,9 +129,11 @@ def assemble(
 
 
 def _keep_out(config: RunConfig, material: Material) -> Material:
-    """Return the same with some clients kept out, and their names, if they have some."""
-    stay, late = without_newcomers(config, material.clients)
-    names, out = material.facts.names, kept_out(config, len(material.clients))
+    """Return the same with some clients kept out, none of whose samples anyone else trains on."""
+    clients, names = material.clients, material.facts.names
+    out = kept_out(config, len(clients))
+    late = clients.take(torch.tensor(out))
+    stay = clients.take(torch.tensor([i for i in range(len(clients)) if i not in out])).without_samples_of(late)
     if names is None:
         return replace(material, clients=stay, newcomers=late)
     facts = replace(material.facts, names=[name for i, name in enumerate(names) if i not in out])

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 BATCH = 4096
 """Samples that one client's model sees at once."""
 
+Answers = list[tuple[Tensor, Tensor]]
+"""The outputs of a client's model and the targets, as they come, part by part."""
+
 NO_ROUND = 0
 """Scoring's place among the rounds, which count from 1: a model that draws random numbers when it is scored draws the
 same ones in every round, so that rounds and models are compared under the same draws."""
@@ -37,10 +40,10 @@ same ones in every round, so that rounds and models are compared under the same 
 class Scores:
     """One number per client, `(n,)` each, on the CPU in float64."""
 
-    metric: (
-        Tensor  # accuracy, 0 to 1; or another metric. nan: the samples do not define it; infinite: nor do the models
-    )
-    loss: Tensor  # mean loss per sample
+    metric: Tensor
+    """Accuracy, 0 to 1, or another metric. nan: the samples do not define it; infinite: nor do the models."""
+    loss: Tensor
+    """The mean loss of a sample."""
 
 
 def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", weighted: bool = False) -> Scores:
@@ -52,7 +55,8 @@ def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", w
     if not held or not all(len(positions) for positions in held):
         raise ValueError(f"not every client has {on} samples; expected at least one for each")
     by_class = clients.class_weights if weighted else None
-    task, answers = trainer.task, _Answers(len(rows)) if trainer.task.judge is not None else None
+    task = trainer.task
+    answers: list[Answers] | None = [[] for _ in range(len(rows))] if task.judge is not None else None
     with use_precision(trainer.config.precision, clients.x.device), own_stream(trainer.config.seed, clients.x.device):
         scores = (
             _stacked(trainer, clients, rows, held, answers, by_class) if trainer.config.engine == "stacked" else None
@@ -65,7 +69,7 @@ def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", w
                     rows[slice(i, i + 1)],
                     number,
                     held[i],
-                    None if answers is None else answers.of[i],
+                    None if answers is None else answers[i],
                     None if by_class is None else by_class[i],
                 )
                 for i, number in enumerate(clients.numbers)
@@ -73,21 +77,15 @@ def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", w
             scores = torch.stack(parts)
     scores = scores.double().cpu()
     if answers is not None:
-        metric = torch.tensor([judged(task, *pair) for pair in answers.whole()], dtype=torch.float64)
+        metric = torch.tensor([judged(task, *_joined(parts)) for parts in answers], dtype=torch.float64)
     else:
         metric = task.finish(scores[:, 0]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
     return Scores(metric=metric, loss=scores[:, 1])
 
 
-class _Answers:
-    """The outputs of n clients' models and their targets, as they come, part by part."""
-
-    def __init__(self, n: int) -> None:
-        self.of: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(n)]
-
-    def whole(self) -> list[tuple[Tensor, Tensor]]:
-        """Return all outputs and targets of each client."""
-        return [(torch.cat([one for one, _ in parts]), torch.cat([y for _, y in parts])) for parts in self.of]
+def _joined(parts: Answers) -> tuple[Tensor, Tensor]:
+    """Return all outputs and all targets of a client."""
+    return torch.cat([output for output, _ in parts]), torch.cat([y for _, y in parts])
 
 
 def judged(task: Task, output: Tensor, y: Tensor) -> float:
@@ -114,8 +112,7 @@ def answers_of(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test")
             list(_passes(trainer, clients, rows[slice(i, i + 1)], number, held[i]))
             for i, number in enumerate(clients.numbers)
         ]
-    whole = [(torch.cat([one for one, _ in some]), torch.cat([y for _, y in some])) for some in parts]
-    return [trainer.task.in_unit(output.to(trainer.model.dtype), y) for output, y in whole]
+    return [trainer.task.in_unit(output.to(trainer.model.dtype), y) for output, y in map(_joined, parts)]
 
 
 def _one(
@@ -124,7 +121,7 @@ def _one(
     row: Rows,
     number: int,
     positions: Tensor,
-    answers: list[tuple[Tensor, Tensor]] | None = None,
+    answers: Answers | None = None,
     by_class: Tensor | None = None,
 ) -> Tensor:
     """Return mean tally and loss of the client with this number, `(2,)`; its outputs go to `answers`."""
@@ -172,7 +169,12 @@ def _counts(trainer: Trainer, output: Tensor, y: Tensor, weight: Tensor | None =
 
 
 def _stacked(
-    trainer: Trainer, clients: Clients, rows: Rows, held: Positions, answers: _Answers | None, by_class: Tensor | None
+    trainer: Trainer,
+    clients: Clients,
+    rows: Rows,
+    held: Positions,
+    answers: list[Answers] | None,
+    by_class: Tensor | None,
 ) -> Tensor | None:
     """Return mean tally and loss of all clients, `(n, 2)`, or None if they hold unequal numbers of samples."""
     size = len(held[0])
@@ -188,7 +190,7 @@ def _stacked(
             scores[part] = vmap(partial(_counts, trainer))(output, y, *weight)
         if answers is not None:
             for i, one, mine in zip(range(part.start, part.stop), output.to(trainer.model.dtype), y, strict=True):
-                answers.of[i] = [(one, mine)]
+                answers[i] = [(one, mine)]
 
     trainer.in_chunks(len(rows), work)
     return scores / size

@@ -33,17 +33,6 @@ class Given:
     labels: tuple[str, ...] | None = None  # if the targets were words: class c is labels[c]
 
 
-def as_clients(
-    clients: Iterable[Any] | Mapping[str, Any],
-    held_out: float | None,
-    seed: int,
-    numbers: Sequence[int] | None = None,
-    usual_share: float = 0.2,
-) -> Clients:
-    """Return the clients of `given_samples`, without their names."""
-    return given_samples(clients, held_out, seed, numbers, usual_share).clients
-
-
 def given_samples(
     clients: Iterable[Any] | Mapping[str, Any],
     held_out: float | None,

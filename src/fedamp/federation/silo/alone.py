@@ -8,7 +8,7 @@ import torch
 
 from fedamp.methods.alone_beside import ALONE, AloneBeside
 from fedamp.records.beside_alone import BesideAlone, score_text
-from fedamp.rows import Message, Rows, State
+from fedamp.rows import Message, State
 from fedamp.runs.scoring import kept
 from fedamp.runs.with_alone import compared
 
@@ -32,7 +32,7 @@ def carried_over(silo: Silo, state: State) -> State:
     if not isinstance(method, AloneBeside) or kept is None or ALONE not in kept.rows:
         return state
     alone, device = kept.rows[ALONE], silo.setup.w.params.device
-    return state.replace(rows={ALONE: Rows(alone.params.to(device), alone.buffers.to(device))})
+    return state.replace(rows={ALONE: alone.to(device)})
 
 
 def begins_late(silo: Silo, accepted: int) -> bool:

@@ -168,7 +168,7 @@ class Silo:
         device, method = self.setup.w.params.device, self.setup.method
         state = self.memory.load(accepted) if accepted else None
         if state is not None:
-            rows = {name: Rows(r.params.to(device), r.buffers.to(device)) for name, r in state.rows.items()}
+            rows = {name: each.to(device) for name, each in state.rows.items()}
             return alone.joined(self, State(1, rows))
         if accepted and method.remembers and not anew:
             kept = self.memory.rounds()
@@ -185,7 +185,7 @@ class Silo:
     def here(self, message: Message) -> Message:
         """Return a message on the silo's device."""
         device = self.setup.w.params.device
-        return {name: Rows(rows.params.to(device), rows.buffers.to(device)) for name, rows in message.items()}
+        return {name: rows.to(device) for name, rows in message.items()}
 
     def _scores(self, first: str, models: Mapping[str, Rows]) -> dict[str, float]:
         trainer, clients, scores = self.setup.trainer, self.setup.clients, {}

@@ -14,7 +14,6 @@ from fedamp.methods import METHODS
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import BEST, DESCRIPTION, INPUTS, MODELS, RESULT, SCHEMA, STATE, XI, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
-from fedamp.rows import Rows
 from fedamp.runs.compare.planning import Planned
 from fedamp.runs.in_use.loading import recorded
 from fedamp.runs.metric_table import metric_table
@@ -59,7 +58,7 @@ def score_elsewhere(source: Path, target: Path, config: RunConfig, setup: Setup)
     # What clients take home is another entry here, so every other metric of it is scored again, too.
     again = replace(record, path=target, result=result)
     home = recorded(again, config, setup.method, setup.trainer.model, setup.schema).chosen.models
-    rows = Rows(home.params.to(setup.w.params.device), home.buffers.to(setup.w.params.device))
+    rows = home.to(setup.w.params.device)
     result["metrics"] = {name: each.to_dict() for name, each in metric_table(setup, rows, counted).items()}
     write_json(target / DESCRIPTION, config.to_dict())
     write_json(target / RESULT, result)  # last of all: its presence says that the rest is whole

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.methods.alone_beside import ALONE
-from fedamp.records.reading import BEST, CHECKPOINTS, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI
+from fedamp.records.reading import BEST, CHECKPOINTS, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, STATE, XI
 
 SAFETENSORS, ONNX, BOTH = "safetensors", "onnx", "both"
 FORMATS = (SAFETENSORS, ONNX, BOTH)
 ENDINGS = tuple(f".{kind}" for kind in (SAFETENSORS, ONNX))
 LONGEST = 50
 """Characters of a client's name that its files have: a file's name has room for 255 bytes."""
-OF_A_RUN = {BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, XI}
+OF_A_RUN = {BEST, DESCRIPTION, INPUTS, LINES, MODELS, RESULT, SCHEMA, STATE, XI}
 
 
 def default_name(number: int, names: Sequence[str] | None, take_home: str | None) -> str:

@@ -47,7 +47,7 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
         if model is not None:
             raise
         why = str(error)
-    return recorded(record, config, _method(record, config), flat, schema, why)
+    return recorded(record, config, recorded_method(record, config), flat, schema, why)
 
 
 def check_loadable(record: RunRecord, config: RunConfig) -> None:
@@ -114,7 +114,7 @@ def _stack(record: RunRecord, stacks: dict[str, Rows], entry: str) -> Rows:
     return stacks[entry]
 
 
-def _method(record: RunRecord, config: RunConfig) -> Method | None:
+def recorded_method(record: RunRecord, config: RunConfig) -> Method | None:
     """Return the method of a run; None if it was a user's own, of which only the name is known."""
     own = (read_json(record.path / INPUTS) or {}).get("method") is not None
     if own or config.method.name not in METHODS:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedamp.errors import UserError
-from fedamp.models.dropout import own_stream
 from fedamp.runs.in_use.predictor import Predictor
 
 TOLERANCE = 1e-5
@@ -102,12 +101,7 @@ def _takes_floats(asked: Predictor) -> bool:
     """Whether a model takes numbers; one that begins with an Embedding takes indices, and nothing is scaled."""
     if asked.schema is not None or asked.scale:
         return True
-    try:
-        with torch.no_grad(), own_stream(0, torch.device("cpu")):
-            asked.module(torch.zeros((1, *asked.input_shape), dtype=asked.dtype))
-    except Exception:  # whatever the layers of a user's own model raise
-        return False
-    return True
+    return asked.takes(torch.zeros((1, *asked.input_shape), dtype=asked.dtype))
 
 
 def _rows(asked: Predictor, count: int, kind: torch.dtype, seed: int) -> Tensor:

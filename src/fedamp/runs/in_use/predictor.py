@@ -116,7 +116,7 @@ class Predictor:
         x = torch.from_numpy(np.require(array.astype(array.dtype.newbyteorder("=")), requirements=["C", "W"]))
         if not self.scale:
             # Whole numbers may be indices into an Embedding. Where a model does not take them, they are amounts.
-            indices = not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool) and self._takes(x[:1])
+            indices = not x.is_floating_point() and x.dtype not in (torch.uint8, torch.bool) and self.takes(x[:1])
             return x if indices else x.to(self.dtype)
         return (x.to(self.dtype) - self.per_channel(self.shift)) / self.per_channel(self.scale)
 
@@ -125,7 +125,8 @@ class Predictor:
         numbers = torch.tensor(values, dtype=self.dtype)
         return numbers.reshape(-1, *[1] * (len(self.input_shape) - 1)) if len(values) > 1 else numbers[0]
 
-    def _takes(self, x: Tensor) -> bool:
+    def takes(self, x: Tensor) -> bool:
+        """Whether the model can be asked about inputs of this kind."""
         try:
             with torch.no_grad(), own_stream(0, CPU):
                 self.module(x)

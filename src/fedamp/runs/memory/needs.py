@@ -124,7 +124,7 @@ def models(method: Method, w: Rows) -> int:
 
     The states are made of rows without memory, on torch's `meta` device.
     """
-    hollow = Rows(w.params.to("meta"), w.buffers.to("meta"))
+    hollow = w.to("meta")
     states = _state(method.server_init(hollow)) + _state(method.client_init(hollow))
     return 2 * states + 2 * len(w) * (w.params.shape[1] + w.buffers.shape[1]) * w.params.element_size()
 

@@ -11,14 +11,13 @@ from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
 from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
-from fedamp.files import read_json
-from fedamp.methods import METHODS, Method
+from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState, read_last_state
-from fedamp.records.reading import INPUTS, SCHEMA, RunRecord, read_run
+from fedamp.records.reading import SCHEMA, RunRecord, read_run
+from fedamp.runs.in_use.loading import recorded_method
 from fedamp.runs.newcomers.newcomer import SETTING
-from fedamp.runs.parts import method_of
 from fedamp.runs.result import Result
 from fedamp.runs.trained_model import Model, built_by_name, trained_model
 
@@ -82,14 +81,13 @@ def _of_folder(folder: Path, model: Model | None) -> FinishedRun:
     _check_joinable(str(folder), config)
     _check_finished(record)
     last = read_last_state(folder)
-    if config.method.name not in METHODS or (read_json(folder / INPUTS) or {}).get("method") is not None:
+    method = recorded_method(record, config)
+    if method is None:
         raise UserError(
             f"the method of {folder} was given from Python ({config.method.name}); join the result there, with "
             "fedamp.join(result, ...)"
         )
     schema = read_schema(folder / SCHEMA) if (folder / SCHEMA).exists() else None
-    groups = record.facts.groups
-    method = method_of(config, None if groups is None else tuple(groups))
     flat = trained_model(record, config, model, f"fedamp.join({str(folder)!r}, ..., model=...)")
     return FinishedRun(str(folder), config, record.facts, schema, method, flat, last)
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
-
 from fedamp import seeds
 from fedamp.config import Named, RunConfig
 from fedamp.data.clients import Clients
@@ -46,16 +44,6 @@ def kept_out(config: RunConfig, total: int) -> list[int]:
         )
     drawn = seeds.generator(config.seed, "newcomers").permutation(total)[: config.newcomers]
     return sorted(int(position) for position in drawn)
-
-
-def without_newcomers(config: RunConfig, clients: Clients) -> tuple[Clients, Clients | None]:
-    """Return those who take part, and the newcomers, none of whose samples anyone else trains on."""
-    out = kept_out(config, len(clients))
-    if not out:
-        return clients, None
-    late = clients.take(torch.tensor(out))
-    stay = clients.take(torch.tensor([i for i in range(len(clients)) if i not in out]))
-    return stay.without_samples_of(late), late
 
 
 def as_newcomer(config: RunConfig, rounds: int, setting: Named | None = None) -> RunConfig:

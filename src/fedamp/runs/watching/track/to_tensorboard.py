@@ -30,7 +30,7 @@ class TensorBoard:
 
     def end(self, summary: Mapping[str, float]) -> None:
         """Log the summary, and the configuration beside it."""
-        writer = self._writer(1)
+        writer = self._writer()
         told = json.dumps(dict(self.about.config), indent=1)
         writer.add_text("config", "    " + told.replace("\n", "\n    "))  # four spaces: as it is
         for name, value in summary.items():
@@ -41,7 +41,8 @@ class TensorBoard:
         if self.writer is not None:
             self.writer.close()
 
-    def _writer(self, k: int) -> SummaryWriter:
+    def _writer(self, k: int | None = None) -> SummaryWriter:
+        """Return what writes; from round k on, if there is one, it hides what was written before."""
         if self.writer is None:
             self.writer = SummaryWriter(str(self.about.folder / "tensorboard"), purge_step=k)
         return self.writer
