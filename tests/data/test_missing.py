@@ -59,6 +59,13 @@ def test_filled_by_hand():
     )
 
 
+def test_what_follows_from_a_schema_is_worked_out_once():
+    """Each is asked for by column: worked out anew, a wide table would take the cube of its columns."""
+    schema = fill(A, B, indicate=True)
+    for name in ("inputs", "indicated", "unknown", "fills"):
+        assert getattr(schema, name) is getattr(schema, name), name
+
+
 def test_a_silo_without_missing_cells_gets_the_same_inputs():
     whole = table([1.0, 2.0], ["F", "F"], [0.0, 1.0], "whole", [0, 1])
     schema = fill(A, whole, indicate=True)

@@ -15,6 +15,7 @@ from silo_files import write
 from fedamp.data.silos.read import count_silos, find_silos, read_silo, read_silos
 from fedamp.data.silos.schema import apply_schema, make_schema
 from fedamp.data.silos.unlabelled_tables import encode_file, read_cells
+from fedamp.errors import UserError
 
 TEXT = "größe,sex,label\n1.5,F,0\n2.5,Ö,1\n"
 
@@ -220,3 +221,32 @@ def test_parts_of_a_silo_may_be_of_several_kinds_and_lack_a_column(tmp_path):
     read = read_silo(folder, missing="keep")
     assert (read.words["sex"].tolist(), read.dates) == (["", "F"], ("in",))
     np.testing.assert_array_equal(read.x, [[40, np.nan], [50, 19753]])
+
+
+def test_a_silo_without_a_whole_row_is_told_which_of_its_own_cells_are_missing(tmp_path):
+    path = tmp_path / "all.csv"
+    rows = [*["p,,1,no"] * 5, "p,1,1,no", "q,1,,yes", "q,2,,no", "r,1,1,"]
+    path.write_text("\n".join(["who,a,b,label", *rows[:-1], ""]))
+    with pytest.raises(UserError, match=r"none of the 2 rows of silo 'q' is complete.*'b' lacks 2 cells"):
+        read_silos(path, silo_column="who", missing="drop")
+    path.write_text("\n".join(["who,a,b,label", *rows[:6], rows[-1], ""]))
+    with pytest.raises(UserError, match="none of the 1 rows of silo 'r' is complete: no row has a label"):
+        read_silos(path, silo_column="who", missing="drop")
+
+
+def test_files_of_one_silo_may_lack_a_column_in_any_kind(tmp_path):
+    folder = tmp_path / "j"
+    folder.mkdir()
+    empty = pa.nulls(2, pa.timestamp("us"))
+    parquet.write_table(pa.table({"d": empty, "x": [1.0, 2.0], "label": [0, 1]}), folder / "a.parquet")
+    parquet.write_table(pa.table({"d": ["F", "M"], "x": [3.0, 4.0], "label": [0, 1]}), folder / "b.parquet")
+    (read,) = read_silos(tmp_path, missing="keep")
+    assert read.words["d"].tolist() == ["", "", "F", "M"]
+    assert (read.dates, read.x.tolist()) == ((), [[1], [2], [3], [4]])
+
+
+def test_labels_that_no_int64_holds_are_words(tmp_path):
+    for last in (2**63, 2**64 - 1):
+        labels = pa.array([1, last], pa.uint64())
+        parquet.write_table(pa.table({"x": [1.0, 2.0], "label": labels}), tmp_path / "a.parquet")
+        assert read_silo(tmp_path / "a.parquet").y.tolist() == ["1", str(last)]

@@ -146,3 +146,11 @@ def test_many_rows_go_the_quick_way(tmp_path, monkeypatch):
     assert torch.equal(found, apply_schema(schema, silo)[0])
     with (tmp_path / "silo.csv").open() as file:
         assert len(list(csv.reader(file))) == 501
+
+
+@pytest.mark.parametrize("empty", ["", ".", "-", "?"])
+def test_a_missing_cell_does_not_say_what_a_mark_is_for(tmp_path, empty):
+    silo = read_silo(write(tmp_path / "a.csv", [["1.5", "3", "0"], ["2.5", "4", "1"]], ["x", "z", "label"], ";"))
+    new = write(tmp_path / "new.csv", [["1.234", "3"], [empty, "3"]], ["x", "z"], ";")
+    with pytest.raises(UserError, match=r"1\.234"):
+        encode_file(make_schema([silo], missing="fill"), new)

@@ -22,6 +22,7 @@ from fedamp.errors import UserError
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+datasets = pytest.importorskip("datasets")
 
 QUICK = {"model": "logistic", "method": "fedamp", "rounds": 2, "steps": 3}
 TABLES = {"label": "died", "missing": "fill"}
@@ -111,6 +112,14 @@ def test_a_structured_array_is_a_table():
     frame = pd.DataFrame({"age": rows["age"], "sex": rows["sex"].astype(str), "died": rows["died"]})
     one, other = (fedamp.run(clients=[each, each], label="died", **QUICK) for each in (rows, frame))
     assert_same(one, other)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_inputs_may_be_a_table_of_numbers(library):
+    build = {"pandas": pd.DataFrame, "polars": pytest.importorskip("polars").DataFrame, "pyarrow": pa.table}[library]
+    given = [(build({name: A[name] + i / 2 for name in ("age", "died")}), Y) for i in range(2)]
+    arrays = [(np.stack([A["age"] + i / 2, A["died"] + i / 2], 1).astype("float32"), Y) for i in range(2)]
+    assert_same(fedamp.run(clients=given, **QUICK), fedamp.run(clients=arrays, **QUICK))
 
 
 def test_drop_and_columns_choose_among_a_tables_columns():
@@ -280,6 +289,7 @@ class Ragged(Pairs):
 MIXED = pd.DataFrame({"age": [1, "old"] * 5, "died": [0, 1] * 5})
 LISTS = pd.DataFrame({"age": [[1], [2]] * 5, "died": [0, 1] * 5})
 TWICE = pd.DataFrame([[1, 2, 0]] * 5, columns=["age", "age", "died"])
+SPLITS = datasets.DatasetDict({"train": datasets.Dataset.from_pandas(A)})
 SOME = SubsetRandomSampler(range(ROWS // 2))
 DRAWN = "client 0 is a DataLoader with a sampler of its own.*torch.utils.data.Subset"
 BAD = {
@@ -321,6 +331,12 @@ BAD = {
         {"clients": [(A[["age", "pressure"]], Y), (A[["pressure", "age"]], Y)]},
         "inputs of client 1 are not like those of client 0: they are in another order",
     ),
+    "other columns in pyarrow's tables": (
+        {"clients": [(pa.table({"a": X[:, 0]}), Y), (pa.table({"b": X[:, 0]}), Y)]},
+        "inputs of client 1 are not like those of client 0: .*'b'",
+    ),
+    "all splits of a data set": ({"clients": {"a": SPLITS}, **TABLES}, "a: a DatasetDict that can't be read.*split"),
+    "an encoding in numbers": ({"data": "some.csv", "silo_column": "x", "encoding": 5}, "encoding is 5; expected a te"),
     "a word that is missing": (
         {"clients": {"a": (X, ["yes"] * (ROWS - 1) + [None])}},
         "row 39 of the targets of a is None; expected a word",

@@ -221,7 +221,7 @@ class RunConfig:
         for name, explanation in explained(self).items():
             if explanation.choices:
                 checks.one_of(name, getattr(self, name), explanation.choices)
-        if self.metric != "auto" and not self.metric.startswith(f"{OWN}:"):
+        if not str(self.metric).startswith(f"{OWN}:"):
             checks.one_of("metric", self.metric, ("auto", *METRICS))
         if self.positive is not None:
             object.__setattr__(self, "positive", str(self.positive))

@@ -54,6 +54,9 @@ def with_silos(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
     from fedamp.data.silos.read import count_silos
 
+    for name in ("silo_column", "encoding"):
+        if not isinstance(values.get(name), str | None):
+            raise UserError(f"{name} is {values[name]!r}; expected a text")
     count = count_silos(Path(data), values.get("silo_column"), values.get("encoding"))
     return {**values, "setting": "natural", "clients": count}
 

@@ -15,7 +15,7 @@ from fedamp import checks
 from fedamp.data.clients import Clients
 from fedamp.data.given.classes import with_classes
 from fedamp.data.given.datasets import is_dataset, samples_of
-from fedamp.data.given.tables import is_table
+from fedamp.data.given.tables import column_names, is_table
 from fedamp.data.silos.cells import LONGEST_WORD
 from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.errors import UserError
@@ -115,9 +115,9 @@ def _pair(whose: str, parts: Any, clients: Any) -> Sequence[Any]:
 
 def _check_same_columns(first: str, expected: Any, whose: str, x: Any) -> None:
     """Raise if inputs have columns under other names, or in another order, than the first client's."""
-    if not (is_table(x) and is_table(expected)) or not hasattr(x, "columns") or not hasattr(expected, "columns"):
+    if not (is_table(x) and is_table(expected)):
         return
-    names, others = [[str(name) for name in table.columns] for table in (expected, x)]
+    names, others = column_names(expected), column_names(x)
     if names != others:
         difference = differing_names("column", names, others) or f"they are in another order, {listed(others)}"
         raise UserError(f"the inputs of {whose} are not like those of {first}: {difference}; expected {listed(names)}")

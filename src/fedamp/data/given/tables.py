@@ -25,6 +25,14 @@ def is_table(given: Any) -> bool:
     return known and (hasattr(given, "column_names") or hasattr(given, "columns")) and not isinstance(given, type)
 
 
+def column_names(table: Any) -> list[str]:
+    """Return the names of a table's columns."""
+    if isinstance(table, np.ndarray):
+        return list(table.dtype.names or ())
+    # First pyarrow's and Hugging Face's word for it: pyarrow's `columns` are not names.
+    return [str(name) for name in getattr(table, "column_names", None) or table.columns]
+
+
 def silos_of_tables(tables: Mapping[str, Any], wanted: Wanted) -> list[RawSilo]:
     """Return a silo for each table, under its name; an error begins with that name."""
     return [_named(name, table, replace(wanted, silo_column=None))[0] for name, table in tables.items()]
@@ -60,7 +68,7 @@ def _arrow(table: Any) -> Any:
         if library == "polars":
             return table.to_arrow()
         return table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
-    except (pa.ArrowException, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, KeyError, NotImplementedError, AttributeError) as error:
         why = ": ".join(str(part) for part in reversed(error.args))  # the column comes last
         raise UserError(
             f"a {type(table).__name__} that can't be read as a table ({one_line(' '.join(why.split()), 140)}); "

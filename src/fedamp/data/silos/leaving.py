@@ -172,9 +172,9 @@ def _words(schema: Schema, column: str, counts: Counter[str]) -> str:
 
 def at_home(schema: Schema, silo: RawSilo) -> list[str]:
     """Return for each column how many rows have a word that is not in the schema, as it stayed at home."""
-    lines = []
+    lines, known = [], word_counts([silo])
     for column in schema.others:
-        counts = word_counts([silo]).get(column, Counter())
+        counts = known.get(column, Counter())
         rows = sum(n for word, n in counts.items() if word not in schema.categories[column])
         if rows:
             lines.append(f"column {column!r}: {rows} rows have a rare word, which counts as none of its words")

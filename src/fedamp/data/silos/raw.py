@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -123,6 +123,20 @@ class RawSilo:
             places = {word: place for place, word in enumerate(words)}
             found[column] = words, np.fromiter(map(places.__getitem__, texts), np.int64, len(texts))
         return found
+
+
+def with_kinds(silo: RawSilo, wordy: Collection[str]) -> RawSilo:
+    """Return a silo in which columns without a known cell are words if they are among `wordy`, and else numbers."""
+    empty = silo.unknown
+    if all((column in silo.words) == (column in wordy) for column in empty):
+        return silo
+    nothing, no_word = np.full(len(silo), np.nan), np.full(len(silo), "")
+    words = {column: cells for column, cells in silo.words.items() if column not in empty}
+    words |= {column: no_word for column in empty if column in wordy}
+    numbers: dict[str, Array] = dict(zip(silo.numeric, silo.x.T, strict=True))
+    numeric = [column for column in silo.columns or () if column not in words]
+    x = np.stack([numbers.get(column, nothing) for column in numeric], axis=1) if numeric else silo.x[:, :0]
+    return replace(silo, x=x, words=words, dates=tuple(column for column in silo.dates if column in numeric))
 
 
 def word_counts(silos: Sequence[RawSilo]) -> dict[str, Counter[str]]:

@@ -7,7 +7,7 @@ the column of words that it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedamp.data.silos.files.dates import as_days, days_of
 from fedamp.data.silos.files.decimals import comma_number
 from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.data.silos.raw import Array, RawSilo
-from fedamp.data.silos.schema import Schema, apply_schema
+from fedamp.data.silos.schema import Schema, apply_schema, open_to_newcomers
 from fedamp.errors import UserError
 
 Cells = Sequence[Any] | Array
@@ -91,7 +91,7 @@ def encode(schema: Schema, x: Array, words: Mapping[str, Array], name: str) -> T
     y: Array = np.zeros(len(x)) if schema.labels is None else np.full(len(x), schema.labels[0])
     silo = RawSilo(name, x, y, schema.columns, words, schema.label, dates=schema.dates)
     try:
-        return apply_schema(replace(schema, others=tuple(schema.categories)), silo)[0]
+        return apply_schema(open_to_newcomers(schema), silo)[0]
     except UserError as error:
         raise UserError(str(error).replace(f"silo {name!r}", name)) from None
 

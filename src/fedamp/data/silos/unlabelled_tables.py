@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedamp.data.silos.cells import is_perhaps_missing
 from fedamp.data.silos.files.content import as_utf8, check_utf8, file_bytes
 from fedamp.data.silos.files.csv_file import read_rows
 from fedamp.data.silos.files.decimals import check_marks, marks_of
@@ -66,7 +67,8 @@ def _check_decimals(schema: Schema, table: NewTable, separator: str) -> None:
     for column in schema.columns or ():
         if column in schema.categories or column in schema.dates:
             continue
-        texts = {row: str(cell).strip() for row, cell in enumerate(table.columns[column]) if not lacks(cell)}
+        cells = enumerate(table.columns[column])
+        texts = {row: cell.strip() for row, cell in cells if not (lacks(cell) or is_perhaps_missing(cell))}
         marks[column] = marks_of(list(texts.values()), list(texts).__getitem__)
     try:
         check_marks(marks, separator, table.place)

@@ -23,7 +23,7 @@ from fedamp.runs.scoring import take_home_rule
 
 
 def own_predictor(bundle: Path, model: str | None = None) -> tuple[str, Predictor]:
-    """Return the name of a model that a silo has at home, as `fedamp silo models` lists it, and the model to ask.
+    """Return the name of a model's file that a silo has at home, without its ending, and the model to ask.
 
     By default what a run's client would take home: the models that all silos chose, if that is the plan's rule; else
     the best by the silo's own validation samples; without any, the newest of those that the method is scored by.
@@ -50,7 +50,6 @@ def own_predictor(bundle: Path, model: str | None = None) -> tuple[str, Predicto
         input_shape=schema.input_shape,
         schema=schema,
         label=plan.config.label,
-        encoding=plan.config.encoding,
     )
 
 

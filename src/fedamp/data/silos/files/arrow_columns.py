@@ -30,7 +30,8 @@ def cells_of(column: Any) -> Cells:
 
 def fast_feature(column: Any, separator: str) -> Column | None:
     """Return a column of numbers, perhaps with missing ones; None if its cells must be looked at one by one."""
-    from pyarrow import compute as pc  # type: ignore[import-untyped]
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyarrow import compute as pc
 
     plain = _numbers(column)
     if plain is not None:
@@ -39,7 +40,7 @@ def fast_feature(column: Any, separator: str) -> Column | None:
     if column.null_count or pc.count_distinct(column).as_py() <= FEW:
         return None
     trimmed = pc.utf8_trim_whitespace(column)
-    lacking = pc.is_in(pc.utf8_lower(trimmed), value_set=_array([*MISSING, *PERHAPS_MISSING]))
+    lacking = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array([*MISSING, *PERHAPS_MISSING]))
     known = pc.if_else(lacking, None, trimmed)
     dates = False
     values = _numbers(known)
@@ -103,12 +104,6 @@ def _marks(column: Any, mark: str, grouped: str) -> Marks | None:
         if not pc.all(pc.match_substring_regex(part, rf"\A{grouped}\z")).as_py():
             return Marks(comma=mark == ",", point=mark == ".")
     return None
-
-
-def _array(texts: list[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(texts)
 
 
 def _times(column: Any) -> NDArray[np.float64] | None:

@@ -40,7 +40,7 @@ def read_by_arrow(content: bytes, separator: str, wanted: Wanted) -> Table:
     if not _clear_quotes(content, separator):
         raise DoubtfulError
     try:
-        read = {*wanted.features(header), wanted.label, wanted.silo_column}
+        read = wanted.read(header)
         names = [str(place) for place in range(len(header))]  # names of columns may be anything
         used = {column: name for column, name in zip(header, names, strict=True) if column in read}
         table = csv.read_csv(

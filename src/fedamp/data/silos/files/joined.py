@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.one_line import differing_names, listed, shown
-from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.raw import RawSilo, with_kinds
 from fedamp.errors import UserError
 
 
@@ -19,7 +18,7 @@ def join_parts(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) ->
     if len(parts) == 1:
         return parts[0]
     known = {column for part in parts for column in part.words if column not in part.unknown}
-    parts = [_with_words(part, known) for part in parts]
+    parts = [with_kinds(part, known) for part in parts]
     first = parts[0]
     for path, part in zip(paths[1:], parts[1:], strict=True):
         if difference := _difference(part, first):
@@ -43,16 +42,6 @@ def join_parts(folder: Path, paths: Sequence[Path], parts: Sequence[RawSilo]) ->
         tuple(column for column in first.numeric if any(column in part.dates for part in parts)),
         left_out=sum(part.left_out for part in parts),
     )
-
-
-def _with_words(part: RawSilo, wordy: Collection[str]) -> RawSilo:
-    """Return a part in which columns without a known cell are words, where another part has words."""
-    empty = [column for column in part.unknown if column in wordy and column not in part.words]
-    if not empty:
-        return part
-    words = {**part.words, **{column: np.full(len(part), "") for column in empty}}
-    stay = [place for place, column in enumerate(part.numeric) if column not in empty]
-    return replace(part, x=part.x[:, stay], words={each: words[each] for each in part.columns or () if each in words})
 
 
 def _difference(part: RawSilo, first: RawSilo) -> str:

@@ -31,8 +31,7 @@ def read_parquet(content: bytes, wanted: Wanted) -> Table:
         header = columns_among(file.schema_arrow.names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"not a readable parquet file ({one_line(str(error), 80)}); write it again") from error
-    features = wanted.features(header)
-    read = [column for column in header if column in {*features, wanted.label, wanted.silo_column}]
+    read = wanted.read(header)
     for column in read:
         _check_type(column, file.schema_arrow.field(column).type)
     try:
@@ -50,8 +49,7 @@ def columns_among(names: Iterable[Any]) -> list[str]:
 def typed_table(table: Any, wanted: Wanted, header: Sequence[str] | None = None) -> Table:
     """Return what is wanted of a pyarrow table; `header` are all columns of its file, if some were not read."""
     header = columns_among(table.column_names) if header is None else header
-    features = wanted.features(header)
-    read = [column for column in header if column in {*features, wanted.label, wanted.silo_column}]
+    read = wanted.read(header)
     for column in read:
         _check_type(column, table.schema.field(column).type)
     if not len(table):
@@ -110,7 +108,7 @@ class _Parquet(Source):
         if infinite.any():
             raise UserError(f"{self.place(int(infinite.argmax()))}, column {column!r} is infinite; expected a label")
         if types.is_integer(values.type) or types.is_boolean(values.type):
-            if (np.abs(numbers[~lacking]) > np.iinfo(np.int64).max).any():
+            if (numbers[~lacking] >= 2.0**63).any():  # more than an int64 holds
                 return super().labels(column, missing)
             numbers = pc.fill_null(pc.cast(values, int64()), 0).to_numpy()
         return Column(numbers, lacking if lacking.any() else None)

@@ -14,7 +14,7 @@ from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.errors import UserError
 
 ENDINGS = (".png", ".jpg", ".jpeg")
-MODES = {"L": "grey", "RGB": "RGB"}  # pillow's names
+MODES = ("L", "RGB")  # pillow's names
 
 
 def is_picture_folder(entries: Sequence[Path]) -> bool:

@@ -37,6 +37,11 @@ class Wanted:
         """The columns that the file must have."""
         return tuple(column for column in (self.label, self.silo_column, *(self.columns or ())) if column is not None)
 
+    def read(self, header: Sequence[str]) -> list[str]:
+        """Return the columns of a file that are read, in its order: features, the label, and whose row it is."""
+        chosen = {*self.features(header), self.label, self.silo_column}
+        return [column for column in header if column in chosen]
+
     def features(self, header: Sequence[str]) -> list[str]:
         """Return the features among a file's columns, in its order; a name that it does not have is an error."""
         check_header(header)
@@ -127,25 +132,24 @@ def silo_names(column: str, cells: Cells, place: Place) -> Array:
 def silos_of(table: Table, name: str, wanted: Wanted) -> list[RawSilo]:
     """Return the silos that a table's rows make: one, or one for each name in the silo column, ordered by name."""
     assert table.labels is not None, "rows without labels are no silo's"
-    rows = len(table.labels.values)
-    if not rows:
-        raise UserError("there is a header but there are no rows; expected at least one row")
+    everyone = np.ones(len(table.labels.values), dtype=bool)
     lacking = [column.lacking for column in (*table.features.values(), table.labels) if column.lacking is not None]
-    kept = ~np.logical_or.reduce(lacking) if lacking and wanted.missing == "drop" else np.ones(rows, dtype=bool)
+    kept = ~np.logical_or.reduce(lacking) if lacking and wanted.missing == "drop" else everyone
     if table.silos is None:
-        return [_silo(table, name, wanted, kept, rows)]
+        return [_silo(table, name, wanted, kept, everyone)]
     names, codes = np.unique(table.silos, return_inverse=True)
     whose = [(str(each), codes == i) for i, each in enumerate(names)]
-    return [_silo(table, each, wanted, mine & kept, int(mine.sum())) for each, mine in whose]
+    return [_silo(table, each, wanted, kept, mine) for each, mine in whose]
 
 
-def _silo(table: Table, name: str, wanted: Wanted, kept: NDArray[np.bool_], rows: int) -> RawSilo:
-    """Return the rows of one silo, those of a table that are kept."""
+def _silo(table: Table, name: str, wanted: Wanted, kept: NDArray[np.bool_], mine: NDArray[np.bool_]) -> RawSilo:
+    """Return one silo, of whose rows, `mine`, some are kept."""
     assert table.labels is not None
-    count = int(kept.sum())
+    places = np.flatnonzero(mine & kept)
+    count, rows = len(places), int(mine.sum())
     if not count:
-        raise UserError(f"none of the {rows} rows of silo {name!r} is complete{_emptiest(table)}")
-    chosen = slice(None) if count == len(kept) else np.flatnonzero(kept)
+        raise UserError(f"none of the {rows} rows of silo {name!r} is complete{_emptiest(table, mine)}")
+    chosen = slice(None) if count == len(mine) else places
     numeric = [column for column in table.features.values() if column.values.dtype.kind == "f"]
     x = np.empty((count, len(numeric)))
     values = [column.values[chosen] for column in numeric]
@@ -166,10 +170,11 @@ def _silo(table: Table, name: str, wanted: Wanted, kept: NDArray[np.bool_], rows
     )
 
 
-def _emptiest(table: Table) -> str:
-    """Return in words which column lacks most cells, and what to do."""
-    absent = {name: int(each.lacking.sum()) for name, each in table.features.items() if each.lacking is not None}
-    if not absent:
+def _emptiest(table: Table, mine: NDArray[np.bool_]) -> str:
+    """Return in words which column lacks most cells of a silo's rows, and what to do."""
+    columns = table.features.items()
+    absent = {name: int(each.lacking[mine].sum()) for name, each in columns if each.lacking is not None}
+    if not any(absent.values()):
         return ": no row has a label"
     name = max(absent, key=lambda each: absent[each])
     return f", so --missing drop leaves none: column {name!r} lacks {absent[name]} cells; leave it out with --drop"

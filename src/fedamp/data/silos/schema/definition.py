@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 from fedamp.data.silos.cells import LONGEST_WORD
@@ -46,9 +47,7 @@ class Schema:
     label: str | None = None  # csv: the column to predict
     dropped: tuple[str, ...] = ()  # csv: columns that are left out when rows are read
     others: tuple[str, ...] = ()  # csv: columns of words whose rarer words stayed at home: such a cell is none of them
-    kept: tuple[
-        str, ...
-    ] = ()  # csv: columns that look like identifiers, and of which their owner says that they are not
+    kept: tuple[str, ...] = ()  # csv: columns that look like identifiers, which their owner says they are not
     dates: tuple[str, ...] = ()  # csv: columns of numbers that are days since 1970-01-01
     missing: str = "refuse"  # csv: what becomes of missing cells: refuse, fill, or drop the row
     indicate: bool = False  # fill: whether an input says where cells are missing
@@ -71,17 +70,17 @@ class Schema:
         """The names of a table's inputs after the encoding: 'age', 'sex=F', 'sex=M'; none for other inputs."""
         return tuple(each.name for each in self.inputs)
 
-    @property
+    @cached_property
     def inputs(self) -> list[Input]:
         """A table's inputs after the encoding, in order; none for other inputs."""
         return inputs_of(self.columns or (), self.categories, self.indicated)
 
-    @property
+    @cached_property
     def indicated(self) -> tuple[str, ...]:
         """Columns with an input that says where their cells are missing."""
         return tuple(self.missing_cells) if self.indicate else ()
 
-    @property
+    @cached_property
     def unknown(self) -> tuple[str, ...]:
         """Columns without a known cell, so of no kind yet."""
         return tuple(column for column, rows in self.missing_cells.items() if rows == self.count)
@@ -90,7 +89,7 @@ class Schema:
         """The number of rows that have a cell of this column."""
         return self.count - self.missing_cells.get(column, 0)
 
-    @property
+    @cached_property
     def fills(self) -> dict[str, float | str]:
         """What a missing cell of each column becomes: the mean, or the most frequent word, of several the first."""
         if self.missing != "fill":

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
 from fedamp.data.silos.one_line import listed
-from fedamp.data.silos.raw import Array, RawSilo
+from fedamp.data.silos.raw import RawSilo, with_kinds
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.errors import UserError
 
@@ -49,13 +45,4 @@ def with_kinds_of(schema: Schema, silo: RawSilo) -> RawSilo:
 
     What is known of a row is then the same whether the rest of its file knows more or not.
     """
-    empty = [column for column in silo.unknown if column in (schema.columns or ())]
-    if all((column in silo.words) == (column in schema.categories) for column in empty):
-        return silo
-    nothing, no_word = np.full(len(silo), np.nan), np.full(len(silo), "")
-    words = {column: cells for column, cells in silo.words.items() if column not in empty}
-    words |= {column: no_word for column in empty if column in schema.categories}
-    numbers: dict[str, Array] = dict(zip(silo.numeric, silo.x.T, strict=True))
-    numeric = [column for column in silo.columns or () if column not in words]
-    x = np.stack([numbers.get(column, nothing) for column in numeric], axis=1) if numeric else silo.x[:, :0]
-    return replace(silo, x=x, words=words, dates=tuple(column for column in silo.dates if column in numeric))
+    return with_kinds(silo, schema.categories)

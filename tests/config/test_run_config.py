@@ -1,0 +1,27 @@
+"""A configuration's own checks: what can't be meant is one line."""
+
+import pytest
+
+from fedamp.config import RunConfig
+from fedamp.errors import UserError
+
+
+@pytest.mark.parametrize("columns", [["b", "a"], ("b", "a"), "b, a", (each for each in "ba"), iter(["b", "a", "b"])])
+def test_names_of_columns_keep_their_order(columns):
+    assert RunConfig(drop=columns).drop == ("b", "a")
+
+
+def test_those_of_a_set_have_none():
+    assert RunConfig(drop={"b", "a"}).drop == RunConfig(drop=frozenset("ba")).drop == ("a", "b")
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, [1], [None]])
+def test_what_names_no_column(value):
+    with pytest.raises(UserError, match=r"columns is .* expected names of columns"):
+        RunConfig(columns=value)
+
+
+@pytest.mark.parametrize("metric", [5, None, ["auc"], "acuracy"])
+def test_what_is_no_metric(metric):
+    with pytest.raises(UserError, match="unknown metric"):
+        RunConfig(metric=metric)
