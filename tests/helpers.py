@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,13 @@ SOME_AT_ONCE = [
     name if name in ("autoamp", "fedavg", "scaffold") else pytest.param(name, marks=pytest.mark.slow) for name in ALL
 ]
 """All methods, three of them among the fast tests: for what does not depend on the method."""
+
+
+class Terminal(io.StringIO):
+    """A text that passes for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def mlp(norm: bool = False, dropout: float = 0.0) -> nn.Module:

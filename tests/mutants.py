@@ -631,6 +631,25 @@ MUTANTS = (
         "if False",
         "tests/data/test_missing.py -k few_known",
     ),
+    # newcomers, seeds, files of tensors
+    Mutant(
+        "runs/newcomers/newcomer.py",
+        "p=difference_p(result.summary.metric, *errors)",
+        "p=None",
+        "tests/runs/test_joining.py -k without_a_score",
+    ),
+    Mutant(
+        "runs/given.py",
+        "samples(asked.seed)",
+        "samples(0)",
+        "tests/comparison/test_compare_from_python.py -k seeds_hold_out",
+    ),
+    Mutant(
+        "records/tensor_file.py",
+        "(-tensors[name].element_size(), name)",
+        "name",
+        "tests/records/test_tensor_file.py -k several_kinds",
+    ),
     # how tables are read
     Mutant(
         "data/silos/files/arrow_csv.py",

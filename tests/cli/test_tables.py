@@ -14,7 +14,7 @@ from fedamp.data.silos.schema_file import read_schema
 QUICK = ["--rounds", "2", "--epochs", "1", "--model", "logistic"]
 
 
-def patients(path="patients.csv", rows=60, separator=";"):
+def patients(path="patients.csv", rows=60):
     """Write a table of three hospitals: an id, ages that are missing here and there, decimal commas, dates."""
     draw = np.random.default_rng(0)
     lines = ["id;hospital;age;crp;sex;admitted;died"]

@@ -11,6 +11,7 @@ from torch import nn
 
 import fedamp
 from fedamp.errors import FedampWarning, UserError
+from fedamp.files import read_json
 from fedamp.methods.fedprox import FedProx
 from fedamp.records.reading import read_runs
 from fedamp.report import as_text, comparison_table
@@ -103,8 +104,8 @@ def test_seeds_hold_out_other_samples_and_what_is_finished_stays(tmp_path, monke
     given = {"clients": iter(three_silos(amounts=True)), "rounds": 1, "steps": 1, "out": tmp_path / "here"}
     first = fedamp.compare("fedamp", model=net, seeds=[0, 5], **given)
     assert first.table[0]["metric"] == "rmse"
-    split = [result.model for result in first.results["fedamp"].values()]
-    assert len(split) == 2
+    held = [read_json(path)["split"] for path in sorted((tmp_path / "here").glob("fedamp*/inputs.json"))]
+    assert len(set(held)) == 2
     monkeypatch.setattr(playing, "play", lambda *_: pytest.fail("played again"))
     again = fedamp.compare("fedamp", model=net, seeds=[0, 5], **given | {"clients": three_silos(amounts=True)})
     assert again.table == first.table

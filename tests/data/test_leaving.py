@@ -14,6 +14,7 @@ from fedamp.data.silos.leaving import listing
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import apply_schema, make_schema
 from fedamp.data.silos.schema_file import read_schema
+from helpers import Terminal
 
 federated = pytest.mark.skipif(not find_spec("flwr"), reason="the deployment is an extra")
 SCHEMA = ["data", "schema", "--label", "outcome"]
@@ -123,11 +124,6 @@ def test_few_rows_are_refused(fedamp_command):
     patients("p.csv", rows=4)
     code, _, err = fedamp_command(*SCHEMA, "p.csv", "--drop", "name,born,record,sex,ward", "--keep", "outcome")
     assert (code, "there are 4 rows" in err) == (2, True)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])

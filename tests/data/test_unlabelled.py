@@ -1,6 +1,5 @@
 """New rows are encoded as training encodes them: missing cells, dates, words, however they are handed over."""
 
-import csv
 import gzip
 from datetime import date, datetime
 
@@ -144,8 +143,6 @@ def test_many_rows_go_the_quick_way(tmp_path, monkeypatch):
     monkeypatch.setattr(unlabelled_tables, "encode_table", None)
     found, _ = encode_file(schema, tmp_path / "silo.csv")
     assert torch.equal(found, apply_schema(schema, silo)[0])
-    with (tmp_path / "silo.csv").open() as file:
-        assert len(list(csv.reader(file))) == 501
 
 
 @pytest.mark.parametrize("empty", ["", ".", "-", "?"])

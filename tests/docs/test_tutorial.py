@@ -35,7 +35,10 @@ def without_figures(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The folder in which all commands were run, and what each kind of block was followed by."""
+    """The folder in which all commands were run, and what each kind of block was followed by.
+
+    The comparison over five seeds has two here: what it prints is not on the page.
+    """
     folder = tmp_path_factory.mktemp("tutorial")
     (folder / "examples").symlink_to(ROOT / "examples")
     tools = {"fedamp": [sys.executable, "-m", "fedamp"], "python": [sys.executable]}
@@ -47,7 +50,8 @@ def played(tmp_path_factory):
             continue
         commands = [[sys.executable, "-c", text]] if kind == "python" else []
         if kind == "bash":
-            commands = [[*tools[line.split()[0]], *line.split()[1:]] for line in text.strip().splitlines()]
+            lines = text.replace("--seeds 5", "--seeds 2").strip().splitlines()
+            commands = [[*tools[line.split()[0]], *line.split()[1:]] for line in lines]
         for command in commands:
             done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
             bare = command[-2:] == ["--label", "readmitted"]

@@ -59,6 +59,10 @@ def test_who_has_no_score_enters_no_mean():
             {"metric": "rmse", "alone": 2.0, "chosen": 1.5, "error": 0.1},
             "joining pays: +0.5 ± 0.1 in RMSE on 100 test rows (better on 20, worse on 5)",
         ),
+        (  # by AUC a few rows weigh as much as all others: its own test says more than better and worse
+            {"metric": "auc", "alone": 0.84, "chosen": 0.92, "better": 42, "worse": 14, "error": None, "p": 0.3},
+            "whether joining pays can't be told: +0.08 in AUC on 100 test rows (better on 42, worse on 14)",
+        ),
         (
             {"chosen": None},
             "whether joining pays can't be told: no score to compare on 100 test rows (better on 20, worse on 5)",

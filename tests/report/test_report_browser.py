@@ -239,7 +239,6 @@ def test_a_client_has_a_view_of_its_own(open_page):
 def test_the_address_opens_a_client(open_page):
     page = open_page(at="#client=c", wait="#client-curves .main-svg")
     assert page.inner_text("#h-client") == "c"
-    page.go_back()
     other = open_page(at="#client=nobody")
     assert "No client is called “nobody”" in other.inner_text("#no-client")
 

@@ -9,16 +9,8 @@ import torch
 
 import fedamp
 from fedamp.errors import UserError
-from runs.hospitals import run_hospitals
 
 GOOD = "age,year,sex\n50,20000001,f\n61.5,20000002,m\n"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    run_hospitals(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

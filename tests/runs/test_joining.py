@@ -16,7 +16,8 @@ from fedamp.data import load_data
 from fedamp.errors import UserError
 from fedamp.methods import FedAvg
 from fedamp.methods.newcomer import Joining
-from fedamp.records.newcomers import FEW
+from fedamp.records.beside_alone import sign_test
+from fedamp.records.newcomers import FEW, two_sided
 from fedamp.runs.newcomers.newcomer import ROUNDS, kept_out
 from helpers import silos
 
@@ -327,20 +328,6 @@ def test_words_are_refused_where_the_run_has_numbers():
         fedamp.join(run, (x, y), name="c")
 
 
-def test_a_newcomer_of_one_class_gets_a_model_without_a_score(tmp_path):
-    """It is alone, and a rare disease may be in none of its held-out rows: that is no reason to send it away."""
-    for i, name in enumerate("ab"):
-        write_hospital(tmp_path / "silos" / f"hospital-{name}.csv", i)
-    asked = {**RUN, "method": "fedavg", "metric": "auc", "validation": 0.2}
-    fedamp.run(data=str(tmp_path / "silos"), out=tmp_path / "run", **asked)
-    healthy = write_hospital(tmp_path / "hospital-c.csv", 2)
-    healthy.write_text(healthy.read_text().replace("yes", "no"))
-    joined = fedamp.join(tmp_path / "run", healthy, rounds=1)
-    assert (joined.joined.alone, joined.joined.own, joined.joined.chosen) == (None, None, None)
-    assert any("not defined for hospital-c: its test samples" in line for line in joined.warnings)
-    assert set(joined.predict(healthy).labels) <= {"yes", "no"}
-
-
 def test_a_loss_and_a_metric_of_ones_own_are_given_again(tmp_path):
     def wrong(outputs, y):
         return (outputs.argmax(-1) != y).double().mean()
@@ -385,7 +372,12 @@ def test_a_newcomer_without_a_score_joins_and_is_told(tmp_path):
     assert own.joined.verdict.startswith("whether joining pays can't be told: no score to compare")
     assert any("ROC AUC is not defined for d: its test samples have only one class" in text for text in own.warnings)
     assert own.joined.tested >= FEW
-    assert len(own.predict(tmp_path / "all.csv")) == several
+    said = own.predict(tmp_path / "all.csv")
+    assert len(said) == several
+    assert set(said.labels) <= {"yes", "no"}
+    both = fedamp.join(tmp_path / "run", tmp_path / "all.csv").joined  # by AUC, not by who is better on more rows
+    assert both.p is not None
+    assert both.p != pytest.approx(two_sided(sign_test(both.better, both.worse), sign_test(both.worse, both.better)))
 
 
 def test_a_word_that_the_run_never_saw_counts_as_none(finished, tmp_path):

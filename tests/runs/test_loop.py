@@ -170,7 +170,7 @@ def test_the_demos_claim():
         return np.mean([fedamp.run(method=name, seed=seed).bmta for seed in range(3)])
 
     alone = mean("separate")
-    assert max(mean("fedamp"), mean("heurfedamp")) >= alone + 3
+    assert mean("fedamp") >= alone + 3 or mean("heurfedamp") >= alone + 3
 
 
 def test_a_sigma_without_end_is_written_down_and_read_again(fedamp_command, tmp_path):

@@ -18,14 +18,6 @@ from runs.hospitals import HEADER, held_out, run_hospitals, write_rows
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder with a run over three hospitals."""
-    folder = tmp_path_factory.mktemp("classes")
-    run_hospitals(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def amounts(tmp_path_factory):
     """The same of a regression."""
     folder = tmp_path_factory.mktemp("amounts")

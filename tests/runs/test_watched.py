@@ -1,6 +1,5 @@
 """A run seen while it runs: what a callback gets, how it stops a run, progress, warnings."""
 
-import io
 import warnings
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import fedamp
 from fedamp.errors import FedampWarning, UserError
 from fedamp.runs.watching import progress
 from fedamp.runs.watching.round_line import RoundLine
+from helpers import Terminal
 
 QUICK = {"method": "fedamp", "rounds": 4, "epochs": 1, "clients": 5}
 
@@ -94,11 +94,6 @@ def test_a_run_with_nothing_to_say_says_nothing():
 
 
 # Progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_progress_is_for_terminals_unless_asked_for(monkeypatch):
