@@ -32,7 +32,8 @@ def test_the_notebook_runs(monkeypatch):
 def seen_in(cell) -> str:
     """Return the value that a cell shows, and what it prints; not what it warns of."""
     outputs = cell["outputs"]
-    values = [each["data"]["text/plain"] for each in outputs if each["output_type"] == "execute_result"]
+    shown = [each["data"] for each in outputs if each["output_type"] == "execute_result"]
+    values = [each.get("text/html", each["text/plain"]) for each in shown]
     return "".join([*(each["text"] for each in outputs if each.get("name") == "stdout"), *values])
 
 
