@@ -367,15 +367,27 @@ MUTANTS = (
     ),
     Mutant(
         "training/local.py",
-        "part.losses = self.losses  # one record of the round",
-        "pass",
+        "        part.clients = replace(self.clients, train=train)\n",
+        "        part.clients, part.losses = replace(self.clients, train=train), {}\n",
         "tests/training/test_local_parts.py -k all_at_once",
     ),
     Mutant(
         "training/local.py",
-        'self.config.seed, "halves", self.clients.numbers[i])',
-        'self.config.seed, "halves", self.clients.numbers[i], self.k)',
+        "self.config.seed, purpose, self.clients.numbers[i])",
+        "self.config.seed, purpose, self.clients.numbers[i], self.k)",
         "tests/training/test_local_parts.py -k same_in_all_rounds",
+    ),
+    Mutant(
+        "training/local.py",
+        "(self.k, self.number) if self.number else (self.k,)",
+        "(self.k,)",
+        "tests/training/test_passes.py -k draws_anew",
+    ),
+    Mutant(
+        "training/local.py",
+        "w.copy_(torch.where(self.only.params, w, before))",
+        "pass",
+        "tests/training/test_passes.py -k only_these",
     ),
     # a federation's keys, certificates, logs and kept models
     Mutant(

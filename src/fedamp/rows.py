@@ -36,6 +36,21 @@ def mix(weights: Tensor, rows: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Some columns of a row, those of a model's head, say: masks over its parameters and its buffers."""
+
+    params: Tensor  # (d,) bool
+    buffers: Tensor  # (b,) bool
+
+    def __invert__(self) -> Columns:
+        return Columns(~self.params, ~self.buffers)
+
+    def to(self, device: torch.device | str) -> Columns:
+        """Return the same columns on a device."""
+        return Columns(self.params.to(device), self.buffers.to(device))
+
+
+@dataclass(frozen=True)
 class Rows:
     """Models as a stack: what is learned and what is only carried along.
 
@@ -82,6 +97,11 @@ class Rows:
         params, buffers = self.params.clone(), self.buffers.clone()
         params[index], buffers[index] = rows.params, rows.buffers
         return Rows(params, buffers)
+
+    def put_columns(self, columns: Columns, rows: Rows) -> Rows:
+        """Return a copy in which these columns are those of other rows: one for each, or one for all."""
+        params = torch.where(columns.params, rows.params, self.params)
+        return Rows(params, torch.where(columns.buffers, rows.buffers, self.buffers))
 
     def mix(self, weights: Tensor) -> Rows:
         """Return one row for each row of `weights` `(n, m)`: a weighted sum of these m rows."""

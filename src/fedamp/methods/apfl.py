@@ -37,6 +37,8 @@ def mixed_step(rows: Mapping[str, Tensor], grad: Grad, eta: Tensor | None = None
 class APFL(Method):
     """Averages w over the present clients, unweighted; v and a never leave the client."""
 
+    group: ClassVar[str] = "personal parts"
+    when: ClassVar[str] = "Each client has some use of the common model and some of its own: the mixture says how much."
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True

@@ -36,6 +36,8 @@ those who are measurably the same."""
 class AutoAMP(Method):
     """u_i = sum_j xi_ij w_j with xi of least expected error; w_i = argmin F_i(w) + pull/(2 n_i) |w - u_i|^2."""
 
+    group: ClassVar[str] = "collaboration graph"
+    when: ClassVar[str] = "Not known who is alike, or whether anyone is: nothing to tune. Start here."
     scored: ClassVar[str] = "received"
     takes_home: ClassVar[str] = "chosen"
     answers: ClassVar[Mapping[str, str]] = {"w": "u"}

@@ -12,11 +12,13 @@ from typing import Any, ClassVar, Protocol, overload
 import torch
 from torch import Tensor
 
-from fedamp.rows import Message, Rows, State
+from fedamp.rows import Columns, Message, Rows, State
 
 ABOUT = "about_clients"
 """The entry of `diagnostics` with warnings about single clients: a list of positions and texts. Whoever writes them
 down puts the client's name or number before the text."""
+GROUPS = ("alone", "one model for all", "fine-tuned", "personal parts", "collaboration graph", "clusters")
+"""The kinds of methods, in the order in which they are listed."""
 SPECTRUM = "spectrum"
 """The one entry of `diagnostics` that is a list of numbers and not one number for each client."""
 
@@ -24,10 +26,12 @@ SPECTRUM = "spectrum"
 class Grad(Protocol):
     """The gradient of each client's loss on its current minibatch."""
 
-    def __call__(self, point: Tensor, of: str = "") -> Tensor:
+    def __call__(self, point: Tensor, of: str = "", part: tuple[int, int] = (1, 1)) -> Tensor:
         """Return the gradient at any point `(n, d)`, each row on its client's minibatch.
 
-        `of` names the entry of a dict `start` whose buffers the pass reads and moves.
+        `of` names the entry of a dict `start` whose buffers the pass reads and moves. `part` (i, p) takes the i-th of p
+        equal parts of the minibatch, counted from 1; one with fewer than 2 p samples is not cut, and each part is all
+        of it: a part of one sample could not train a BatchNorm.
         """
 
 
@@ -61,8 +65,43 @@ class Local(Protocol):
     def part(self, half: Tensor) -> "Local":
         """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them."""
 
+    def held_out(self, share: float) -> tuple["Local", "Local"]:
+        """Return the same training without a share of each client's samples, and on that share alone.
+
+        Which samples these are depends on seed and client alone: they are the same in every round. Who has fewer than 4
+        samples holds none out, and has all of them on both sides.
+        """
+
+    def again(
+        self,
+        number: int = 1,
+        *,
+        epochs: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
+        only: Columns | None = None,
+    ) -> "Local":
+        """Return another pass over each client's samples in the same round, with minibatches of its own.
+
+        Passes are told apart by `number`; 0 has the minibatches of `run` itself. What is given replaces the run's own
+        epochs, optimiser (`adam` or `sgd`, plain) and learning rate. With `only` the parameters of all other columns
+        stay as they are.
+        """
+
+    def head(self, layers: int = 1) -> Columns:
+        """Return the columns of the model's last so many layers with weights, and of all that comes after them.
+
+        A normalisation is no layer here; it belongs to the layer that it follows. 0 layers have no columns.
+        """
+
+    def norm(self) -> Columns:
+        """Return the columns of the model's normalisations: weights, biases, and the statistics that they carry."""
+
     def loss(self, rows: Rows) -> Tensor:
-        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training."""
+        """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training.
+
+        After `part` or `held_out` these are the samples of that part.
+        """
 
     @overload
     def run(self, start: Rows, direction: Direction, **context: Tensor) -> Rows: ...
@@ -90,6 +129,10 @@ def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
 class Method(ABC):
     """A federated method. Rounds are numbered from 1; `m` rows on the server, `n` on a stack of clients."""
 
+    group: ClassVar[str] = ""
+    """Which kind of method it is: one of `GROUPS`."""
+    when: ClassVar[str] = ""
+    """When to use it, in a line."""
     scored: ClassVar[str] = "own"
     """The entry of `client_models` that counts for the method's result."""
     takes_home: ClassVar[str] = "scored"
@@ -101,6 +144,8 @@ class Method(ABC):
     """Whether the method's own mathematics rests on plain SGD steps."""
     answers: ClassVar[Mapping[str, str]] = {}
     """Which model of the message a model of the reply was trained from or near, if the two have different names."""
+    hands_out_models: ClassVar[bool] = False
+    """Whether a client gets other clients' models as they are, and not mixed: a federation must have agreed to it."""
     changes: ClassVar[Mapping[str, str]] = {}
     """Which entry of the reply is not a model but a change, and of which entry of the message."""
     anew: ClassVar[str] = "its next training starts from the model that the server sends it"

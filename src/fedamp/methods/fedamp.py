@@ -6,6 +6,7 @@ on Non-IID Data", AAAI 2021, Eq. 5. Both halves are in `message_passing`; here i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,9 @@ class FedAMP(MessagePassing):
     form="gradient" is Eq. 5 as printed, for any attention function; form="normalised" is a softmax over the others
     with a given self weight. Each field says what it means.
     """
+
+    group: ClassVar[str] = "collaboration graph"
+    when: ClassVar[str] = "Clients come in groups that are not known, and sigma can be tuned on held-out samples."
 
     form: str = about(
         "normalised",

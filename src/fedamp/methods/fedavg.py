@@ -18,6 +18,8 @@ from fedamp.rows import Message, Rows, State
 class FedAvg(Method):
     """w^{k+1} = sum_i (n_i / n) w_i^{k+1} over the present clients."""
 
+    group: ClassVar[str] = "one model for all"
+    when: ClassVar[str] = "Clients' data are alike, or one model has to serve everybody, also those who have no data."
     scored: ClassVar[str] = "received"
 
     def server_init(self, w: Rows) -> State:

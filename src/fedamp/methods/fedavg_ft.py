@@ -13,4 +13,6 @@ from fedamp.methods.fedavg import FedAvg
 class FedAvgFT(FedAvg):
     """FedAvg with fine-tuning: the local epochs of a round are the fine-tuning."""
 
+    group: ClassVar[str] = "fine-tuned"
+    when: ClassVar[str] = "A strong and simple baseline: one model for all, trained on by each client for a round."
     scored: ClassVar[str] = "own"

@@ -4,7 +4,7 @@ Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 202
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fedamp import checks
 from fedamp.fields import about
@@ -17,6 +17,8 @@ from fedamp.rows import Rows, State
 @dataclass(frozen=True)
 class FedProx(FedAvg):
     """w_i^{k+1} = argmin_w F_i(w) + mu/2 |w - w^k|^2; the server averages as FedAvg does."""
+
+    when: ClassVar[str] = "As `fedavg`, where clients' data differ so much that its local training drifts apart."
 
     mu: float = about(
         1e-2,

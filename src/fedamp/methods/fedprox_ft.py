@@ -10,4 +10,6 @@ from fedamp.methods.fedprox import FedProx
 class FedProxFT(FedProx):
     """FedProx with fine-tuning: the local epochs of a round are the fine-tuning."""
 
+    group: ClassVar[str] = "fine-tuned"
+    when: ClassVar[str] = "As `fedavg-ft`, where clients have few samples: the pull keeps them near the common model."
     scored: ClassVar[str] = "own"

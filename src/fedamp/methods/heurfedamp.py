@@ -6,6 +6,7 @@ AAAI 2021, Eq. 9. Both halves are in `message_passing`; here is how xi is made.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,9 @@ class HeurFedAMP(MessagePassing):
 
     The larger sigma, the sharper the attention: the opposite of FedAMP.
     """
+
+    group: ClassVar[str] = "collaboration graph"
+    when: ClassVar[str] = "As `fedamp`, for deep networks, whose distances say less than their angles."
 
     sigma: float | str = about(
         "median",

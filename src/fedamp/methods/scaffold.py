@@ -27,6 +27,8 @@ def controlled(y: Tensor, grad: Grad, c_i: Tensor, c: Tensor) -> Tensor:
 class Scaffold(Method):
     """x += global_step mean_i(y_i - x) over the present; c stays the mean of all m clients' c_i."""
 
+    group: ClassVar[str] = "one model for all"
+    when: ClassVar[str] = "As `fedavg`, with many local steps on differing data, if everyone takes part in most rounds."
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
     plain_sgd_only: ClassVar[bool] = True

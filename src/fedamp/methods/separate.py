@@ -13,6 +13,8 @@ from fedamp.rows import Message, Rows, State
 class Separate(Method):
     """w_i^k = local training from w_i^{k-1} on D_i."""
 
+    group: ClassVar[str] = "alone"
+    when: ClassVar[str] = "To know what collaboration is worth, or where nothing may leave a client."
     anew: ClassVar[str] = "it starts from its first model: the server has none of its models"
 
     @property

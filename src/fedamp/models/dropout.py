@@ -31,9 +31,9 @@ def _scramble(x: Tensor) -> Tensor:
     return x ^ ((x >> 16) & 0xFFFF)
 
 
-def dropout_key(seed: int, client: int, k: int) -> Tensor:
-    """Return the key of a client's masks in round k, `(2,)` int32."""
-    value = seeds.number(seed, "dropout", client, k)
+def dropout_key(seed: int, client: int, *when: int) -> Tensor:
+    """Return the key of a client's masks in a round (and in one of its later passes), `(2,)` int32."""
+    value = seeds.number(seed, "dropout", client, *when)
     return torch.tensor([value & 0x7FFFFFFF, value >> 31 & 0x7FFFFFFF], dtype=torch.int32)
 
 

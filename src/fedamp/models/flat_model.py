@@ -60,6 +60,16 @@ class FlatModel:
         return sum(b.numel() for b in self._buffers.values())
 
     @property
+    def params(self) -> Mapping[str, Tensor]:
+        """The learned values by name, in the order of a row's columns."""
+        return self._params
+
+    @property
+    def buffers(self) -> Mapping[str, Tensor]:
+        """The values that are carried along, likewise."""
+        return self._buffers
+
+    @property
     def constants(self) -> list[str]:
         """The names of values that are in no row: frozen parameters, and buffers that are not persistent."""
         named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}

@@ -6,10 +6,11 @@ stack of height one: exactly the path that a silo runs. `stacked.all_at_once.Loc
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -18,10 +19,12 @@ from torch import Tensor
 from fedamp import seeds
 from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
+from fedamp.models import columns
 from fedamp.models.dropout import dropout_key
-from fedamp.rows import Rows
+from fedamp.rows import Columns, Rows
+from fedamp.training.batches import Batching
 from fedamp.training.evaluate import evaluate
-from fedamp.training.optimizers import Pull
+from fedamp.training.optimizers import Optimizer, Pull
 from fedamp.training.precision import use_precision
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ class LocalTraining(ABC):
     def __init__(self, trainer: Trainer, clients: Clients, k: int) -> None:
         self.trainer, self.clients, self.k = trainer, clients, k
         self.config = trainer.config
+        self.number = 0  # of the pass; see `again`
+        self.only: Columns | None = None
         self.losses: dict[str, Tensor] = {}
         """Mean training loss of each client over its steps, `(n,)`, by the entry of `start`; filled by `run`."""
 
@@ -68,22 +73,75 @@ class LocalTraining(ABC):
         wanted = [int(number) for number in half[:, 0].tolist()]
         if not any(wanted):
             return self
-        train = tuple(self._half(i, which) for i, which in enumerate(wanted))
-        part = type(self)(self.trainer, replace(self.clients, train=train), self.k)
-        part.losses = self.losses  # one record of the round
-        return part
+        return self._on(tuple(self._half(i, which) for i, which in enumerate(wanted)))
 
     def _half(self, i: int, which: int) -> Tensor:
         mine = self.clients.train[i]
         if which == 0 or len(mine) < SPLIT:
             return mine
+        order, middle = self._order(i, "halves"), len(mine) // 2
+        return mine[order[:middle] if which == 1 else order[middle:]]
+
+    def held_out(self, share: float) -> tuple[Self, Self]:
+        """Return the same training without a share of each client's samples, and on that share: see `Local`.
+
+        Rows of silos' files are told apart by what they hold, as in `part`.
+        """
+        kept, held = [], []
+        for i, mine in enumerate(self.clients.train):
+            if len(mine) < SPLIT:
+                held.append(mine)
+                kept.append(mine)
+                continue
+            order, count = self._order(i, "held out"), min(len(mine) - 2, max(2, round(share * len(mine))))
+            held.append(mine[order[:count]])
+            kept.append(mine[order[count:]])
+        return self._on(tuple(kept)), self._on(tuple(held))
+
+    def _order(self, i: int, purpose: str) -> Tensor:
+        """Return a client's training samples, as positions among them, in an order of this purpose."""
+        mine = self.clients.train[i]
         if self.clients.digests is None:
-            order = seeds.generator(self.config.seed, "halves", self.clients.numbers[i]).permutation(len(mine))
+            order = seeds.generator(self.config.seed, purpose, self.clients.numbers[i]).permutation(len(mine))
         else:
-            order = np.argsort(self.clients.lots(mine, self.config.seed, "halves"), kind="stable")
-        middle = len(mine) // 2
-        kept = order[:middle] if which == 1 else order[middle:]
-        return mine[torch.from_numpy(kept).to(mine.device)]
+            order = np.argsort(self.clients.lots(mine, self.config.seed, purpose), kind="stable")
+        return torch.from_numpy(order).to(mine.device)
+
+    def _on(self, train: tuple[Tensor, ...]) -> Self:
+        """Return the same training on other samples; both fill one record of the round."""
+        part = copy.copy(self)
+        part.clients = replace(self.clients, train=train)
+        return part
+
+    def again(
+        self,
+        number: int = 1,
+        *,
+        epochs: int | None = None,
+        optimizer: str | None = None,
+        lr: float | None = None,
+        only: Columns | None = None,
+    ) -> Self:
+        """Return another pass of the round, with minibatches of its own: see `Local`; one record of the round."""
+        batching, chosen = self.config.batching, self.config.optimizer
+        if epochs is not None:
+            batching = Batching(batching.batch_size, epochs=epochs)
+        if optimizer is not None:
+            chosen = Optimizer(optimizer, chosen.lr)
+        if lr is not None:
+            chosen = replace(chosen, lr=lr)
+        other = copy.copy(self)
+        other.config = replace(self.config, batching=batching, optimizer=chosen)
+        other.number, other.only = number, only
+        return other
+
+    def head(self, layers: int = 1) -> Columns:
+        """Return the columns of the last layers: see `Local`."""
+        return columns.head(self.trainer.model, layers).to(self.clients.x.device)
+
+    def norm(self) -> Columns:
+        """Return the columns of the normalisations: see `Local`."""
+        return columns.norm(self.trainer.model).to(self.clients.x.device)
 
     def loss(self, rows: Rows) -> Tensor:
         """Return the mean loss of each client's row on all of its training samples, `(n, 1)`: no training.
@@ -115,12 +173,41 @@ class LocalTraining(ABC):
         return [mine[batch.to(mine.device)] for batch in self.config.batching.draw(len(mine), self.stream(i))]
 
     def stream(self, i: int) -> np.random.Generator:
-        """Return the stream that shuffles the samples of the client at position i in this round."""
-        return seeds.generator(self.config.seed, "batches", self.clients.numbers[i], self.k)
+        """Return the stream that shuffles the samples of the client at position i in this pass."""
+        return seeds.generator(self.config.seed, "batches", self.clients.numbers[i], *self.when)
 
     def dropout_key(self, i: int) -> Tensor:
-        """Return the key of this round's dropout masks of the client at position i, `(2,)` on the CPU."""
-        return dropout_key(self.config.seed, self.clients.numbers[i], self.k)
+        """Return the key of this pass's dropout masks of the client at position i, `(2,)` on the CPU."""
+        return dropout_key(self.config.seed, self.clients.numbers[i], *self.when)
+
+    @property
+    def when(self) -> tuple[int, ...]:
+        """The coordinates of this pass: the round, and after the first pass of the round its number."""
+        return (self.k, self.number) if self.number else (self.k,)
+
+    def step(self, w: Tensor, move: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None) -> None:
+        """Let the optimiser take step t in place; with `only`, the other columns of models go back to where they were.
+
+        Not by a direction of 0: momentum, weight decay and a pull would move them all the same.
+        """
+        if self.only is None or w.shape[1] != len(self.only.params):
+            self.config.optimizer.step(w, move, moments, t, pull)
+            return
+        before = w.clone()
+        self.config.optimizer.step(w, move, moments, t, pull)
+        w.copy_(torch.where(self.only.params, w, before))
+
+
+def part_of(length: int, part: tuple[int, int]) -> slice:
+    """Return where the i-th of p equal parts of a minibatch lies; one of fewer than 2 p samples is not cut.
+
+    >>> part_of(7, (2, 2)), part_of(3, (2, 2))
+    (slice(3, 7, None), slice(0, 3, None))
+    """
+    i, p = part
+    if not 1 <= i <= p:
+        raise ValueError(f"part is {part}; expected (i, p) with i from 1 to p")
+    return slice(0, length) if length < 2 * p else slice((i - 1) * length // p, i * length // p)
 
 
 def _single(direction: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedamp import seeds
 from fedamp.models.dropout import CoordinateDropout, own_stream
 from fedamp.rows import Rows
-from fedamp.training.local import LocalTraining
+from fedamp.training.local import LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 
 
@@ -50,7 +50,7 @@ class _Walk:
     def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
         clients, number = self.local.clients, self.local.clients.numbers[self.i]
-        other = seeds.number(self.config.seed, "other randomness", number, self.local.k)
+        other = seeds.number(self.config.seed, "other randomness", number, *self.local.when)
         with own_stream(other, clients.x.device):
             for t, batch in enumerate(self.local.batches(self.i), start=1):
                 self.t = t
@@ -58,15 +58,16 @@ class _Walk:
                 self.weight = clients.weights(self.i, self.y)
                 moves = directions(self.params, self.grad, **context)
                 for name, move in moves.items():
-                    self.config.optimizer.step(self.params[name], move, self.moments[name], self.t, pull)
+                    self.local.step(self.params[name], move, self.moments[name], self.t, pull)
 
-    def grad(self, point: Tensor, of: str = "") -> Tensor:
+    def grad(self, point: Tensor, of: str = "", part: tuple[int, int] = (1, 1)) -> Tensor:
         """Return the gradient at a point `(1, d)` on the current minibatch; see `methods.base.Grad`."""
-        flat = point[0].detach().requires_grad_(True)
+        flat, here = point[0].detach().requires_grad_(True), part_of(len(self.y), part)
         with CoordinateDropout(self.key, self.t):
             # A copy: a module may write into its input, and a method may ask for a second gradient of this minibatch.
-            output, buffers = self.model(flat, self.buffers[of][0], self.x.clone(), training=True)
-        loss = self.config.task.loss(output.to(flat.dtype), self.y, self.weight)
+            output, buffers = self.model(flat, self.buffers[of][0], self.x[here].clone(), training=True)
+        weight = None if self.weight is None else self.weight[here]
+        loss = self.config.task.loss(output.to(flat.dtype), self.y[here], weight)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
         (gradient,) = torch.autograd.grad(loss, flat)

@@ -14,7 +14,7 @@ from fedamp.config.metrics import METRICS
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.methods import Method
-from fedamp.rows import Message, Rows
+from fedamp.rows import Columns, Message, Rows
 
 MOST_SAMPLES = 1 << 40
 
@@ -30,6 +30,22 @@ class Idle:
     def part(self, half: Tensor) -> Idle:
         """Return itself: there are no samples to choose from."""
         return self
+
+    def held_out(self, share: float) -> tuple[Idle, Idle]:
+        """Return itself twice."""
+        return self, self
+
+    def again(self, number: int = 1, **settings: Any) -> Idle:
+        """Return itself: no pass does anything."""
+        return self
+
+    def head(self, layers: int = 1) -> Columns:
+        """Return no columns, whatever the model: a mask of one entry stands for all of them."""
+        return Columns(*(torch.zeros(1, dtype=torch.bool) for _ in range(2)))
+
+    def norm(self) -> Columns:
+        """Return no columns."""
+        return self.head()
 
     def loss(self, rows: Rows) -> Tensor:
         """Return a loss, though there are no samples."""

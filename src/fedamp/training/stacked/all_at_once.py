@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedamp.rows import Rows
-from fedamp.training.local import LocalTraining
+from fedamp.training.local import LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 from fedamp.training.stacked.batch_plan import StepPlan
 
@@ -57,13 +57,12 @@ class _Chunk:
 
     def __init__(self, local: LocalStack, who: list[int], start: Mapping[str, Rows]) -> None:
         self.local, self.trainer = local, local.trainer
-        self.optimizer = local.config.optimizer
         self.plan = StepPlan(local, who)
         self.places = torch.tensor(who).to(local.clients.x.device)[:, None]
         self.keys = self._keys(who).to(local.clients.x.device)
         self.params = {name: rows.params for name, rows in start.items()}
         self.buffers = {name: rows.buffers for name, rows in start.items()}
-        self.moments = {name: self.optimizer.init(params) for name, params in self.params.items()}
+        self.moments = {name: local.config.optimizer.init(params) for name, params in self.params.items()}
         self.losses = {name: params.new_zeros(len(who), dtype=torch.float64) for name, params in self.params.items()}
         self.calls = {name: [0] * len(who) for name in start}
 
@@ -83,12 +82,13 @@ class _Chunk:
                 moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
                 for name, move in moves.items():
                     own = tuple(moment[run] for moment in self.moments[name])
-                    self.optimizer.step(here[name], move, own, t, pull and pull[run])
+                    self.local.step(here[name], move, own, t, pull and pull[run])
 
     def grad(
         self,
         point: Tensor,
         of: str = "",
+        part: tuple[int, int] = (1, 1),
         *,
         run: slice,
         x: Tensor,
@@ -98,8 +98,11 @@ class _Chunk:
         call: Iterator[int],
     ) -> Tensor:
         """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
-        where = self.buffers[of][run], x, y, self.keys[run], t
-        gradient, loss, after = self.trainer.gradients(point, *where, next(call), weight)
+        some = part_of(y.shape[1], part)
+        where = self.buffers[of][run], x[:, some], y[:, some], self.keys[run], t
+        gradient, loss, after = self.trainer.gradients(
+            point, *where, next(call), None if weight is None else weight[:, some]
+        )
         self.buffers[of][run] = after
         self.losses[of][run] += loss
         for i in range(run.start, run.stop):
