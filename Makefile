@@ -26,9 +26,10 @@ demo: setup  ## all methods on handwritten digits: who gains by collaborating
 	@$(BIN)/fedamp report runs/demo
 
 test: setup  ## the fast tests, on all cores
-	$(BIN)/python -m pytest -q -m "not slow" -n auto
+	$(BIN)/python -m pytest -q -m "not slow and not many" -n auto
 
-test-all: test  ## every test: the fast ones, then the slow ones
+test-all: test  ## every test: the fast ones, then the others; those that measure or start processes one by one
+	$(BIN)/python -m pytest -q -m "many and not slow" -n auto
 	$(BIN)/python -m pytest -q -m slow
 
 check: setup  ## style, types, and which room may see which

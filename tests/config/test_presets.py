@@ -73,7 +73,7 @@ def test_no_other_preset_shares_training_samples(name):
 
 
 @real_data
-@pytest.mark.slow
+@pytest.mark.many
 @pytest.mark.parametrize("data", ["mnist", "fmnist", "emnist", "cifar100"])
 def test_one_epoch_of_the_real_model_runs(data):
     values = {**preset(f"paper/{data}-iid", "fedamp"), "clients": 2, "rounds": 1, "epochs": 1}

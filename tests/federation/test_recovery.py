@@ -17,10 +17,10 @@ from fedamp.records.reading import read_lines, read_run
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 from federation.provisioned import NAMES
 
-SLOW = pytest.mark.slow
-NO_MEMORY = ["autoamp", *(pytest.param(name, marks=SLOW) for name in ("fedamp", "fedavg", "fedprox", "heurfedamp"))]
+MANY = pytest.mark.many
+NO_MEMORY = ["autoamp", *(pytest.param(name, marks=MANY) for name in ("fedamp", "fedavg", "fedprox", "heurfedamp"))]
 OTHERS = ["apfl", "separate", {"name": "fedamp", "start": "w"}]
-REMEMBER = ["scaffold", *(pytest.param(method, marks=SLOW) for method in OTHERS)]
+REMEMBER = ["scaffold", *(pytest.param(method, marks=MANY) for method in OTHERS)]
 
 
 class Killed(BaseException):
@@ -186,7 +186,7 @@ def test_readmission_is_for_members_and_for_methods_that_remember(federation):
         recovery.readmit(federation, "stranger")
 
 
-@pytest.mark.parametrize("method", ["fedamp", "scaffold", pytest.param("separate", marks=SLOW)])
+@pytest.mark.parametrize("method", ["fedamp", "scaffold", pytest.param("separate", marks=MANY)])
 def test_a_federation_goes_on_from_a_kept_round(tmp_path, method):
     local = made(tmp_path, method, 4)
     local.serve()

@@ -13,7 +13,8 @@ from fedamp.methods.alone_beside import ALONE
 from fedamp.records.reading import read_run
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
 
-METHODS = ["autoamp", "scaffold", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedamp", "apfl"))]
+OTHERS = ("fedamp", "apfl", "fedala")
+METHODS = ["autoamp", "scaffold", *(pytest.param(name, marks=pytest.mark.many) for name in OTHERS)]
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedamp.methods import METHODS
+from fedamp.methods import METHODS, USUAL
 from fedamp.records.reading import read_runs
 from fedamp.report import as_csv, as_markdown, as_text, comparison_table, write_report
-from fedamp.report.groups import ORDER
+from fedamp.report.groups import NUM_USUAL, ORDER
 from fedamp.report.run_scores import RECEIVED
 from fedamp.report.stats import wilcoxon_p
 from run_folders import write_run
@@ -210,4 +210,5 @@ def test_renderings(tmp_path):
 
 def test_the_copies_of_names_are_true():
     assert tuple(METHODS) == ORDER
+    assert ORDER[:NUM_USUAL] == USUAL
     assert {name for name, method in METHODS.items() if method.scored == "received"} == set(RECEIVED)

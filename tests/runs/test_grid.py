@@ -109,7 +109,7 @@ def test_values_that_a_folders_name_can_not_tell_apart_have_two_folders():
     assert all("/" not in run.name and ":" not in run.name for run in runs)
 
 
-@pytest.mark.slow
+@pytest.mark.many
 def test_the_table_says_what_was_chosen_and_of_how_many(fedamp_command):
     tried = ["--grid", "lr=0.01,1e-7", "--grid", "fedamp.sigma=1,10", "--grid", "model=mlp,logistic"]
     given = ["compare", *QUICK, "--methods", "fedamp", *tried, "--validation", "0.2", "--out", "here"]

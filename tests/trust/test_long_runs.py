@@ -52,7 +52,7 @@ def test_a_run_that_is_long_for_its_schedule_does_not_fall(optimizer):
     assert result.warnings == []
 
 
-@pytest.mark.slow
+@pytest.mark.many
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_300_rounds_of_the_defaults(optimizer):
     result = fedamp.run(method="fedamp", optimizer=optimizer, rounds=300)

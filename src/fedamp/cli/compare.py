@@ -24,7 +24,10 @@ CompareFlags = takes_fields({RunConfig: config_fields(leave_out=("method",))})
 
 def compare_command(
     context: typer.Context,
-    methods: Annotated[str, Flag(help="all, or names like fedamp,fedavg-ft; Separate always takes part.")] = "all",
+    methods: Annotated[
+        str,
+        Flag(help="Names like fedamp,fedavg-ft; usual: the paper's nine and AutoAMP; all. Separate always takes part."),
+    ] = "usual",
     seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,
     against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,
     grid: Annotated[

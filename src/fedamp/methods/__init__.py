@@ -30,6 +30,12 @@ METHODS: dict[str, type[Method]] = {
     "autoamp": AutoAMP,
 }
 
+USUAL = (
+    *("separate", "fedavg", "fedprox", "fedavg-ft", "fedprox-ft", "scaffold", "apfl", "fedamp", "heurfedamp"),
+    "autoamp",
+)
+"""What is compared unless somebody says otherwise: the paper's nine, and AutoAMP."""
+
 
 def make_method(name: str, **hyperparameters: Any) -> Method:
     """Return a method by its name; a wrong name or hyperparameter is an error that lists the right ones.
@@ -49,6 +55,7 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
 __all__ = [
     "APFL",
     "METHODS",
+    "USUAL",
     "Direction",
     "Directions",
     "FedAMP",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedamp.config.run_config import RunConfig
-from fedamp.report.groups import ORDER
+from fedamp.report.groups import NUM_USUAL, ORDER
 
 ALWAYS_SAID = ("data", "setting", "clients", "model", "method", "rounds", "epochs", "steps", "batch_size", "seed")
 """What a command names even at its default. Everything else is left out there, so that commands stay short."""
@@ -52,7 +52,8 @@ def compare_command(configs: Sequence[Mapping[str, Any]]) -> str | None:
         or span != list(range(span[0], span[0] + len(span)))
     ):
         return None
-    methods = "all" if set(seeds) == set(ORDER) else ",".join(seeds)
+    words = {frozenset(ORDER[:NUM_USUAL]): "usual", frozenset(ORDER): "all"}
+    methods = words.get(frozenset(seeds), ",".join(seeds))
     flags = ["--methods", methods, "--seeds", str(len(span)), *_flags({**rest[0], "seed": span[0]})]
     return shlex.join(["fedamp", "compare", *flags])
 

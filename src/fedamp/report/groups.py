@@ -26,6 +26,8 @@ ORDER = (
     "autoamp",
 )
 """The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
+NUM_USUAL = 10
+"""How many of them, from the first on, `fedamp compare` takes unless told otherwise."""
 
 TRAINING = (
     *("rounds", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),

@@ -116,7 +116,7 @@ def gaussian(m, d, seed, kind, samples):
 
 
 @pytest.mark.parametrize("kind", ["alike", "groups", "different"])
-@pytest.mark.parametrize("m", [2, 3, 10, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("m", [2, 3, 10, pytest.param(40, marks=pytest.mark.many)])
 @pytest.mark.parametrize("unequal", [False, True])
 def test_on_gaussian_clients_the_error_is_nearly_that_of_known_moments(kind, m, unequal):
     samples = (

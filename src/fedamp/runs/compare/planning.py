@@ -13,7 +13,7 @@ from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_json
-from fedamp.methods import METHODS
+from fedamp.methods import METHODS, USUAL
 from fedamp.records.differences import differences
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, INPUTS, LINES, SCHEMA
@@ -33,13 +33,16 @@ class Planned:
 
 
 def method_names(text: str) -> list[str]:
-    """Return the methods of `all` or of a list like `fedamp,fedavg`; Separate is always the first.
+    """Return the methods of a list like `fedamp,fedavg`, in which `usual` stands for the paper's nine and AutoAMP and
+    `all` for all that there are; Separate is always the first.
 
     Without it nobody could see whether collaborating helped.
     """
-    names = list(METHODS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
+    words = {"all": tuple(METHODS), "usual": USUAL}
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for each in asked for name in words.get(each, (each,))]
     for name in names:
-        checks.one_of("method", name, METHODS)
+        checks.one_of("method", name, [*METHODS, *words])
     return list(dict.fromkeys(["separate", *names]))
 
 
