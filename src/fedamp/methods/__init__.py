@@ -8,11 +8,15 @@ from fedamp.errors import UserError
 from fedamp.methods.apfl import APFL
 from fedamp.methods.autoamp import AutoAMP
 from fedamp.methods.base import Direction, Directions, Grad, Local, Method
+from fedamp.methods.fedala import FedALA
 from fedamp.methods.fedamp import FedAMP
 from fedamp.methods.fedavg import FedAvg
 from fedamp.methods.fedavg_ft import FedAvgFT
+from fedamp.methods.fedbn import FedBN
+from fedamp.methods.fedper import FedPer
 from fedamp.methods.fedprox import FedProx
 from fedamp.methods.fedprox_ft import FedProxFT
+from fedamp.methods.fedrep import FedRep
 from fedamp.methods.heurfedamp import HeurFedAMP
 from fedamp.methods.scaffold import Scaffold
 from fedamp.methods.separate import Separate
@@ -25,6 +29,10 @@ METHODS: dict[str, type[Method]] = {
     "fedprox-ft": FedProxFT,
     "scaffold": Scaffold,
     "apfl": APFL,
+    "fedper": FedPer,
+    "fedrep": FedRep,
+    "fedbn": FedBN,
+    "fedala": FedALA,
     "fedamp": FedAMP,
     "heurfedamp": HeurFedAMP,
     "autoamp": AutoAMP,
@@ -58,11 +66,15 @@ __all__ = [
     "USUAL",
     "Direction",
     "Directions",
+    "FedALA",
     "FedAMP",
     "FedAvg",
     "FedAvgFT",
+    "FedBN",
+    "FedPer",
     "FedProx",
     "FedProxFT",
+    "FedRep",
     "Grad",
     "HeurFedAMP",
     "Local",

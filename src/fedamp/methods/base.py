@@ -62,6 +62,10 @@ class Local(Protocol):
     def lr(self) -> float:
         """The optimiser's learning rate."""
 
+    @property
+    def epochs(self) -> int | None:
+        """Passes over each client's samples in this round; None if a round is a number of steps."""
+
     def part(self, half: Tensor) -> "Local":
         """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them."""
 
@@ -193,6 +197,13 @@ class Method(ABC):
     @abstractmethod
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
         """Train locally; return the clients' new state and what they reply."""
+
+    def doubts(self, local: Local) -> list[str]:
+        """Return warnings about this method with this model, each with its cause and its cure.
+
+        It is asked once, before the first round: a run that makes no sense gets a word. `local` is that of any round.
+        """
+        return []
 
     @abstractmethod
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:

@@ -56,6 +56,10 @@ class Wrapped(Method):
         """As the method does."""
         return self.method.client_update(state, message, local)
 
+    def doubts(self, local: Local) -> list[str]:
+        """As the method does."""
+        return self.method.doubts(local)
+
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """As the method does."""
         return self.method.client_models(state, message)

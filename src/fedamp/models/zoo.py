@@ -32,15 +32,28 @@ def mlp(
     )
 
 
-def cnn_small(input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+def cnn_small(
+    input_shape: Sequence[int],
+    num_outputs: int,
+    norm: Annotated[
+        bool, About("Whether a BatchNorm follows each convolution.", range="true or false", source="ours")
+    ] = False,
+) -> nn.Module:
     """Return a small convolutional net for small pictures: 3x3 convolutions of 16 and 32 channels, 64 units."""
+    checks.truth("norm", norm)
     entry, (channels, height, width) = _picture("cnn-small", input_shape, smallest=4)
+
+    def convolution(channels: int, width: int) -> list[nn.Module]:
+        # No bias before BatchNorm, which would subtract it again.
+        conv = nn.Conv2d(channels, width, 3, padding=1, bias=not norm)
+        return [conv, nn.BatchNorm2d(width)] if norm else [conv]
+
     return nn.Sequential(
         *entry,
-        nn.Conv2d(channels, 16, 3, padding=1),
+        *convolution(channels, 16),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1),
+        *convolution(16, 32),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),

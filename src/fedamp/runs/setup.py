@@ -61,7 +61,7 @@ class Setup:
     facts: Facts  # what is written down about data, model and way
     schema: Schema | None  # of a user's own silos
     tamper: Tamper
-    warnings: tuple[str, ...] = ()  # about the data: what was guessed, or may not be intended
+    warnings: tuple[str, ...] = ()  # about data, and method with model: what was guessed, or may not be intended
     newcomers: tuple[Setup, ...] = ()  # of the clients that are kept out and join afterwards, each by itself
 
     def as_before(self, way: Mapping[str, Any]) -> Setup:
@@ -111,6 +111,7 @@ def assemble(
     unscored, without = undefined_warnings(material.task, clients, material.facts.names, together)
     few = choice_warnings(material.task, clients) if together else []
     trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
+    doubts = method.doubts(trainer.local(clients, 1))
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     setup = Setup(
         method=AloneBeside(method) if beside else method,
@@ -121,7 +122,13 @@ def assemble(
         facts=replace(_facts(config, material, clients, trainer, choice, method), undefined=without or None),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
-        warnings=(*material.warnings, *judging_warnings(config, material.task, material.labels), *unscored, *few),
+        warnings=(
+            *material.warnings,
+            *judging_warnings(config, material.task, material.labels),
+            *unscored,
+            *few,
+            *doubts,
+        ),
     )
     late = _newcomers(config, material, setup, model, given)
     of_late = tuple(text for each in late for text in each.warnings)

@@ -63,6 +63,11 @@ class LocalTraining(ABC):
         """The optimiser's learning rate."""
         return self.config.optimizer.lr
 
+    @property
+    def epochs(self) -> int | None:
+        """Passes over each client's samples in a round; None if a round is a number of steps."""
+        return self.config.batching.epochs
+
     def part(self, half: Tensor) -> LocalTraining:
         """Return the same training on a part of each client's samples, by `half` `(n, 1)`: 1 or 2; 0 is all of them.
 

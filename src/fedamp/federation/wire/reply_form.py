@@ -24,6 +24,7 @@ class Idle:
     """A local training of no steps: shows what a method's messages look like, whatever they hold."""
 
     lr: float = 1.0
+    epochs: int | None = None
     sizes: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
     steps: Tensor = field(default_factory=lambda: torch.ones((1, 1)))
 
