@@ -123,7 +123,7 @@ def test_absent_clients_do_not_speak(name):
 
 @everywhere
 def test_an_absent_clients_last_row_stays_a_message_where_it_should(name):
-    """FedAMP and HeurFedAMP go on listening to a client who is away; the others average the present ones only."""
+    """FedAMP, HeurFedAMP and MR-MTL go on listening to a client who is away; the others average the present ones only."""
     a, b = federation(name).play(), federation(name).play()
     changed = {key: Rows(rows.params.clone(), rows.buffers) for key, rows in b.server.rows.items()}
     for rows in changed.values():
@@ -134,7 +134,7 @@ def test_an_absent_clients_last_row_stays_a_message_where_it_should(name):
     listens = not torch.equal(
         a.state.rows[next(iter(a.state.rows))].params, b.state.rows[next(iter(b.state.rows))].params
     )
-    assert listens == (name in ("fedamp", "heurfedamp"))
+    assert listens == (name in ("fedamp", "heurfedamp", "mr-mtl"))
 
 
 @everywhere
@@ -203,7 +203,7 @@ def test_who_leaves_has_no_weight_in_any_mixture(name):
     assert all(rows.finite().all() for rows in a.play(2).rounds[-1].models.values())
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("fedamp", 1), ("heurfedamp", 1), ("autoamp", 2)])
+@pytest.mark.parametrize(("name", "rounds"), [("fedamp", 1), ("heurfedamp", 1), ("mr-mtl", 1), ("autoamp", 2)])
 def test_after_a_removal_all_is_as_if_it_had_never_been_there(name, rounds):
     """As long as nothing was mixed, clients do not depend on each other: then four are five without the third."""
     stay = torch.tensor([0, 1, 3, 4])
@@ -278,7 +278,7 @@ def test_default_optimizer_is_accepted(name):
     check_optimizer(make_method(name), Optimizer(METHODS[name].optimizer, METHODS[name].lr))
 
 
-@pytest.mark.parametrize("name", ["scaffold", "apfl"])
+@pytest.mark.parametrize("name", ["scaffold", "apfl", "pfedme"])
 @pytest.mark.parametrize(
     "optimizer", [Optimizer("adam"), Optimizer("sgd", momentum=0.9), Optimizer("sgd", weight_decay=1)]
 )
@@ -338,7 +338,7 @@ def test_unknown_method_lists_them_all():
     with pytest.raises(ValueError, match=r"did you mean 'fedamp'\?") as error:
         make_method("fedamb")
     assert all(name in str(error.value) for name in METHODS)
-    assert len(METHODS) == 14
+    assert len(METHODS) == 18
 
 
 def test_unknown_hyperparameter_lists_the_known():

@@ -8,6 +8,7 @@ from fedamp.errors import UserError
 from fedamp.methods.apfl import APFL
 from fedamp.methods.autoamp import AutoAMP
 from fedamp.methods.base import Direction, Directions, Grad, Local, Method
+from fedamp.methods.ditto import Ditto
 from fedamp.methods.fedala import FedALA
 from fedamp.methods.fedamp import FedAMP
 from fedamp.methods.fedavg import FedAvg
@@ -18,6 +19,9 @@ from fedamp.methods.fedprox import FedProx
 from fedamp.methods.fedprox_ft import FedProxFT
 from fedamp.methods.fedrep import FedRep
 from fedamp.methods.heurfedamp import HeurFedAMP
+from fedamp.methods.mr_mtl import MRMTL
+from fedamp.methods.per_fedavg import PerFedAvg
+from fedamp.methods.pfedme import PFedMe
 from fedamp.methods.scaffold import Scaffold
 from fedamp.methods.separate import Separate
 
@@ -29,13 +33,17 @@ METHODS: dict[str, type[Method]] = {
     "fedprox-ft": FedProxFT,
     "scaffold": Scaffold,
     "apfl": APFL,
+    "fedamp": FedAMP,
+    "heurfedamp": HeurFedAMP,
+    "autoamp": AutoAMP,
+    "per-fedavg": PerFedAvg,
+    "ditto": Ditto,
+    "mr-mtl": MRMTL,
+    "pfedme": PFedMe,
     "fedper": FedPer,
     "fedrep": FedRep,
     "fedbn": FedBN,
     "fedala": FedALA,
-    "fedamp": FedAMP,
-    "heurfedamp": HeurFedAMP,
-    "autoamp": AutoAMP,
 }
 
 USUAL = (
@@ -63,9 +71,12 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
 __all__ = [
     "APFL",
     "METHODS",
+    "MRMTL",
     "USUAL",
+    "AutoAMP",
     "Direction",
     "Directions",
+    "Ditto",
     "FedALA",
     "FedAMP",
     "FedAvg",
@@ -79,6 +90,8 @@ __all__ = [
     "HeurFedAMP",
     "Local",
     "Method",
+    "PFedMe",
+    "PerFedAvg",
     "Scaffold",
     "Separate",
     "make_method",

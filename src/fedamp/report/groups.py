@@ -21,13 +21,17 @@ ORDER = (
     "fedprox-ft",
     "scaffold",
     "apfl",
+    "fedamp",
+    "heurfedamp",
+    "autoamp",
+    "per-fedavg",
+    "ditto",
+    "mr-mtl",
+    "pfedme",
     "fedper",
     "fedrep",
     "fedbn",
     "fedala",
-    "fedamp",
-    "heurfedamp",
-    "autoamp",
 )
 """The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
 NUM_USUAL = 10
