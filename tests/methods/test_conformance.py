@@ -123,7 +123,7 @@ def test_absent_clients_do_not_speak(name):
 
 @everywhere
 def test_an_absent_clients_last_row_stays_a_message_where_it_should(name):
-    """FedAMP, HeurFedAMP and MR-MTL go on listening to a client who is away; the others average the present ones only."""
+    """FedAMP, HeurFedAMP and MR-MTL still listen to a client who is away; the others average the present ones only."""
     a, b = federation(name).play(), federation(name).play()
     changed = {key: Rows(rows.params.clone(), rows.buffers) for key, rows in b.server.rows.items()}
     for rows in changed.values():

@@ -50,11 +50,9 @@ def advice(method: Advised, xi: Tensor, facts: Mapping[str, float]) -> list[str]
 
 
 def pull_advice(to: str, lam: float) -> list[str]:
-    """Return a warning if clients' own models are pulled to `to` not at all, or by so much that they hardly leave it."""
+    """Return a warning if nothing pulls clients' own models to `to`, or so much that they hardly leave it."""
     if lam == 0:
-        return [
-            f"lam is 0, so nothing pulls to {to}: clients' models are Separate's under another name. Set lam above 0"
-        ]
+        return [f"lam is 0, so nothing pulls to {to}: own models are Separate's under another name. Set lam above 0"]
     if lam > STRONG:
         return [f"the pull to {to}, lam, is {lam:g}: local training hardly moves away from it. Lower lam"]
     return []

@@ -9,12 +9,13 @@ parts of a minibatch. It descends the mean over clients of F_i(w - alpha grad F_
 
 HF's difference quotient stands for the Hessian times g. The server takes the plain mean of the present clients' w.
 Source: Fallah et al., "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
-Approach", NeurIPS 2020, Algorithm 1 and Section 5. Here beta is the step of whatever optimiser is chosen; the paper's is
-plain SGD, and so is the adaptation here in any case. A client's personal model is the meta-model that it received, after
-`adapt_epochs` passes of plain SGD, at rate alpha, over its training samples: with full batches and one pass, the paper's
-one gradient step. The paper takes that step on test samples, and so do some public implementations (issue 19 of
-github.com/CharlieDinh/pFedMe); here nothing is ever trained on them. A minibatch too small for its parts, with fewer
-than 4 samples (HF: 6), serves as each of them.
+Approach", NeurIPS 2020, Algorithm 1 and Section 5.
+
+Here beta is the step of whatever optimiser is chosen; the paper's is plain SGD. A client's personal model is the
+meta-model that it received, after `adapt_epochs` passes of plain SGD of rate alpha over its training samples, whatever
+the optimiser: with full batches and one pass, that is the paper's one gradient step. The paper takes this step on test
+samples, and so do public implementations (issue 19 of github.com/CharlieDinh/pFedMe); here nothing is trained on them.
+A minibatch too small for its parts, with fewer than 4 samples (HF: 6), serves as each of them.
 """
 
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ class PerFedAvg(FedAvg):
         return state.replace(shared={"w": reply["w"].mean()})
 
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
-        """Reply with the meta-model, trained on; keep the received one, adapted: it is scored, and never trained from."""
+        """Reply with the meta-model, trained on; keep what was received, adapted: it is scored, never trained from."""
         hf = partial(hessian_free, alpha=self.alpha, delta=self.delta)
         step = partial(first_order, alpha=self.alpha) if self.form == "first-order" else hf
         meta = local.run(message["w"], step)

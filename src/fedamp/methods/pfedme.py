@@ -9,9 +9,10 @@ steps, lam(bda) the strength of the pull, beta the server's step. On each miniba
 
 Source: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1, which leaves
 open where the inner steps start. As in the authors' code, theta starts a round at the global model, and every minibatch
-where the last one left it. That code differs in four things: it decays theta's weights by 1e-3, weighs clients by their
-samples, trains clients that take no part in the mean, and what it scores as theta is w_i (github.com/CharlieDinh/pFedMe,
-issue 5: both are one tensor). We do as Algorithm 1 says. BatchNorm's statistics are theta's, for w takes no gradient.
+where the last one left it. That code (github.com/CharlieDinh/pFedMe) differs in four things: it decays theta's weights
+by 1e-3, weighs clients by their samples, trains clients that take no part in the mean, and what it scores as theta is
+w_i, for both are one tensor (its issue 5). We do as Algorithm 1 says. BatchNorm's statistics are theta's, for w takes
+no gradient.
 """
 
 from collections.abc import Mapping
@@ -46,9 +47,7 @@ class PFedMe(FedAvg):
     """w descends the mean of min_theta F_i(theta) + lam/2 |theta - w|^2; theta never leaves the client."""
 
     group: ClassVar[str] = "personal parts"
-    when: ClassVar[str] = (
-        "As `ditto`, where clients keep nothing: each personal model is made anew from the common one."
-    )
+    when: ClassVar[str] = "As `ditto`, where clients can keep nothing: personal models are made anew in every round."
     scored: ClassVar[str] = "own"
     optimizer: ClassVar[str] = "sgd"
     lr: ClassVar[float] = 1e-2
