@@ -718,6 +718,79 @@ MUTANTS = (
         "if False:",
         "tests/data/test_leaving.py -k without_a_terminal",
     ),
+    # personal models beside, near or after a common one
+    Mutant(
+        "methods/ditto.py",
+        "proximal, anchor=w, strength=strength)",
+        'proximal, anchor=reply["w"].params, strength=strength)',
+        "tests/methods/test_personal_models.py -k ditto",
+    ),
+    Mutant(
+        "methods/ditto.py",
+        "local.again(0, epochs=self.personal_epochs)",
+        "local.again(1, epochs=self.personal_epochs)",
+        "tests/methods/test_personal_models.py -k 'ditto and separate'",
+    ),
+    Mutant(
+        "methods/ditto.py",
+        'personal.run(state.rows["v"],',
+        'personal.run(message["w"],',
+        "tests/methods/test_personal_models.py -k 'ditto and algorithm'",
+    ),
+    Mutant(
+        "methods/mr_mtl.py",
+        'local.run(state.rows["w"],',
+        'local.run(message["u"],',
+        "tests/methods/test_personal_models.py -k mr_mtl",
+    ),
+    Mutant(
+        "methods/mr_mtl.py",
+        'state.rows["w"].put(present, reply["w"])',
+        'reply["w"].mean().repeat(len(present))',
+        "tests/methods/test_personal_models.py -k mr_mtl",
+    ),
+    Mutant(
+        "methods/pfedme.py",
+        'w, start = rows["w"], rows["v"]',
+        'w, start = rows["w"], rows["w"]',
+        "tests/methods/test_personal_models.py -k 'pfedme and algorithm'",
+    ),
+    Mutant(
+        "methods/pfedme.py",
+        "w + self.beta * (mean.params - w)",
+        "mean.params",
+        "tests/methods/test_personal_models.py -k 'pfedme and algorithm'",
+    ),
+    Mutant(
+        "methods/pfedme.py",
+        "Rows(w.params, theta.buffers)",
+        "w",
+        "tests/methods/test_personal_models.py -k 'pfedme and batchnorms'",
+    ),
+    Mutant(
+        "methods/per_fedavg.py",
+        "(ahead - behind)",
+        "ahead",
+        "tests/methods/test_personal_models.py -k hessian",
+    ),
+    Mutant(
+        "methods/per_fedavg.py",
+        "return grad(adapted, part=(2, parts))",
+        "return grad(adapted, part=(1, parts))",
+        "tests/methods/test_personal_models.py -k 'per_fedavg and algorithm'",
+    ),
+    Mutant(
+        "methods/per_fedavg.py",
+        'optimizer="sgd", lr=self.alpha',
+        "lr=self.alpha",
+        "tests/methods/test_personal_models.py -k plain_sgd",
+    ),
+    Mutant(
+        "methods/per_fedavg.py",
+        'reply["w"].mean()',
+        'reply["w"][:1]',
+        "tests/methods/test_personal_models.py -k 'per_fedavg and algorithm'",
+    ),
 )
 
 
