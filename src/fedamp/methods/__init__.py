@@ -14,6 +14,7 @@ from fedamp.methods.fedamp import FedAMP
 from fedamp.methods.fedavg import FedAvg
 from fedamp.methods.fedavg_ft import FedAvgFT
 from fedamp.methods.fedbn import FedBN
+from fedamp.methods.fedfomo import FedFomo
 from fedamp.methods.fedper import FedPer
 from fedamp.methods.fedprox import FedProx
 from fedamp.methods.fedprox_ft import FedProxFT
@@ -21,6 +22,7 @@ from fedamp.methods.fedrep import FedRep
 from fedamp.methods.heurfedamp import HeurFedAMP
 from fedamp.methods.mr_mtl import MRMTL
 from fedamp.methods.per_fedavg import PerFedAvg
+from fedamp.methods.pfedgraph import PFedGraph
 from fedamp.methods.pfedme import PFedMe
 from fedamp.methods.scaffold import Scaffold
 from fedamp.methods.separate import Separate
@@ -44,6 +46,8 @@ METHODS: dict[str, type[Method]] = {
     "fedrep": FedRep,
     "fedbn": FedBN,
     "fedala": FedALA,
+    "pfedgraph": PFedGraph,
+    "fedfomo": FedFomo,
 }
 
 USUAL = (
@@ -82,6 +86,7 @@ __all__ = [
     "FedAvg",
     "FedAvgFT",
     "FedBN",
+    "FedFomo",
     "FedPer",
     "FedProx",
     "FedProxFT",
@@ -90,6 +95,7 @@ __all__ = [
     "HeurFedAMP",
     "Local",
     "Method",
+    "PFedGraph",
     "PFedMe",
     "PerFedAvg",
     "Scaffold",

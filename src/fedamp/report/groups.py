@@ -32,6 +32,8 @@ ORDER = (
     "fedrep",
     "fedbn",
     "fedala",
+    "pfedgraph",
+    "fedfomo",
 )
 """The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
 NUM_USUAL = 10

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedamp.methods.attention.weights import on_simplex
 from fedamp.rows import column_blocks
 
 STEPS = 5000
@@ -175,7 +176,7 @@ def _descend(signal: Tensor, noise: Tensor, weight: Tensor, heard: Tensor) -> Te
     momentum = torch.ones_like(length)
     for _ in range(STEPS):
         slope = weight * (y @ signal - signal) + y * noise
-        after = _on_simplex((y - length * slope).where(heard, -torch.inf))
+        after = on_simplex((y - length * slope).where(heard, -torch.inf))
         # Momentum that leads uphill is given up, row by row.
         momentum = torch.where(((y - after) * (after - x)).sum(1, keepdim=True) > 0, 1.0, momentum)
         following = (1 + (1 + 4 * momentum**2).sqrt()) / 2
@@ -185,14 +186,6 @@ def _descend(signal: Tensor, noise: Tensor, weight: Tensor, heard: Tensor) -> Te
         if done:
             break
     return x
-
-
-def _on_simplex(rows: Tensor) -> Tensor:
-    """Return the nearest points of the simplex, row by row."""
-    ordered = rows.sort(1, descending=True).values
-    over = (ordered.cumsum(1) - 1) / torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
-    last = (ordered > over).sum(1, keepdim=True) - 1
-    return (rows - over.gather(1, last)).clamp(min=0)
 
 
 def _exact(quadratic: Tensor, linear: Tensor, x: Tensor) -> Tensor:

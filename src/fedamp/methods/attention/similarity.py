@@ -32,9 +32,12 @@ def squared_distances(rows: Tensor) -> Tensor:
     return distances.fill_diagonal_(0)
 
 
-def cosines(rows: Tensor) -> Tensor:
-    """Return cos(w_i, w_j) for all pairs of rows, `(m, m)` in float64; 0 if a row is zero."""
-    gram = _gram(rows)
+def cosines(rows: Tensor, origin: Tensor | None = None) -> Tensor:
+    """Return cos(w_i, w_j) for all pairs of rows, `(m, m)` in float64; 0 if a row is zero.
+
+    With `origin` `(d,)` rows are seen from there: of models, how alike their ways from a common start are.
+    """
+    gram = _gram(rows, origin)
     norms = gram.diagonal().sqrt()
     scale = torch.where(norms > 0, 1 / norms, 0)
     return (gram * scale[:, None] * scale).clamp(-1, 1)

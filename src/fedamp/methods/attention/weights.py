@@ -97,3 +97,19 @@ def effective_clients(xi: Tensor) -> Tensor:
     1 for a client that hears itself alone, m for a uniform mixture.
     """
     return 1 / (xi**2).sum(1)
+
+
+def on_simplex(rows: Tensor) -> Tensor:
+    """Return the nearest points of the simplex, row by row: max(row - level, 0), with the level at which it sums to 1.
+
+    An entry of -inf gets no weight.
+    """
+    ordered = rows.sort(1, descending=True).values
+    over = (ordered.cumsum(1) - 1) / torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
+    last = (ordered > over).sum(1, keepdim=True) - 1
+    return (rows - over.gather(1, last)).clamp(min=0)
+
+
+def rest_to_itself(xi: Tensor) -> Tensor:
+    """Return weights of which some clients' columns were taken out, with what is missing to 1 given to each client."""
+    return xi + (1 - xi.sum(1)).diag()
