@@ -26,6 +26,7 @@ from fedamp.federation.server import attendance, strategy
 from fedamp.federation.server.app import serve
 from fedamp.federation.server.record import Record
 from fedamp.federation.silo.app import House, make_client_app
+from fedamp.methods import METHODS
 from fedamp.runs.round import Round, play_round
 from fedamp.runs.setup import assemble
 from fedamp.runs.simulated_faults import draw_present
@@ -108,8 +109,9 @@ def write_silos(folder: Path, num_silos: int = 3, features: int = 5, classes: in
 
 
 def plan_of(data: Path, method: str | dict[str, Any] = "fedamp", **settings: Any) -> Plan:
-    values = {"rounds": 3, "epochs": 2, "batch_size": 7, "model": Named("mlp", {"hidden": 6}), **settings}
-    config = RunConfig(data=str(data), method=Named.of(method), setting=Named("natural"), **values)
+    agreed = METHODS[Named.of(method).name].hands_out_models
+    values = {"rounds": 3, "epochs": 2, "batch_size": 7, "model": Named("mlp", {"hidden": 6}), "share_models": agreed}
+    config = RunConfig(data=str(data), method=Named.of(method), setting=Named("natural"), **{**values, **settings})
     return Plan("test", config, make_schema(read_silos(data)))
 
 

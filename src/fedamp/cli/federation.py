@@ -19,6 +19,14 @@ from fedamp.errors import UserError
 Flag = typer.Option
 Folder = Annotated[Path, typer.Argument(help="The federation's folder, as `init` wrote it.")]
 
+ShareModels = Annotated[
+    bool,
+    Flag(
+        "--share-models",
+        help="All silos agreed that each may get other silos' models as they are: methods that hand them out need it.",
+    ),
+]
+
 federation_app = typer.Typer(help="A federation over real machines: the server's side.", no_args_is_help=True)
 
 FROM_THE_SILOS = (
@@ -61,6 +69,7 @@ def federation_init(
     code: Annotated[
         Path | None, Flag(help="A module:function's code for the silos, file or folder; by default the module's own.")
     ] = None,
+    share_models: ShareModels = False,
     config: Config = None,
     details: Annotated[list[str] | None, Flag("--set", help="A detail, say method.sigma=25; can be repeated.")] = None,
 ) -> None:
@@ -84,6 +93,7 @@ def federation_init(
     check_schemas(parts, paths)
     agreed = parts[0] if len(parts) == 1 else merge_schemas(parts, paths)
     title, flags = name or folder.absolute().name, given_flags(context)
+    flags |= {"share_models": True} if share_models else {}
     plan = Plan(title, configured_for(title, len(names), agreed, config, flags, details or []), agreed)
     keys = _keys(names, key or [], make_keys)
     code = code or provision.code_of(plan)
@@ -301,9 +311,10 @@ def federation_try(
     rounds: Annotated[int, Flag(help="Communication rounds.")] = 3,
     dir: Annotated[Path | None, Flag(help="New folder to work in; it is kept.")] = None,
     keep: Annotated[bool, Flag("--keep", help="Keep the folder even without --dir.")] = False,
+    share_models: ShareModels = False,
 ) -> None:
     """Try a whole federation on this machine: a server and three silos with digits, certificates and keys."""
     needs_extra()
     from fedamp.federation import demo
 
-    demo.play(method, rounds, dir, keep, say, out.print)
+    demo.play(method, rounds, dir, keep, share_models, say, out.print)

@@ -24,6 +24,7 @@ LATER = (
     *("alone", "take_home", "newcomers"),
     *("metric", "positive", "class_weights", "loss_code", "metric_code"),
     *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
+    "share_models",
 )
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
@@ -183,6 +184,7 @@ class RunConfig:
     model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
     loss_code: str | None = None  # digest of a loss, or of a metric, that was given from Python
     metric_code: str | None = None
+    share_models: bool = False  # of a federation: silos may get each other's models as they are; see `federation.plan`
     version: str = __version__
     compile: str = about(
         "auto",
@@ -227,6 +229,7 @@ class RunConfig:
             object.__setattr__(self, "positive", str(self.positive))
         checks.truth("deterministic", self.deterministic)
         checks.truth("alone", self.alone)
+        checks.truth("share_models", self.share_models)
         checks.truth("indicate_missing", self.indicate_missing)
         if self.indicate_missing and self.missing != "fill" and self.schema is None:
             raise UserError(

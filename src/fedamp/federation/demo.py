@@ -32,13 +32,21 @@ A_ROUND, TO_START = 120.0, 180.0  # seconds after which something is wrong
 Say = Callable[[str], None]
 
 
-def play(method: str, rounds: int, folder: Path | None, keep: bool, say: Say, show: Callable[[Table], None]) -> None:
+def play(
+    method: str,
+    rounds: int,
+    folder: Path | None,
+    keep: bool,
+    share_models: bool,
+    say: Say,
+    show: Callable[[Table], None],
+) -> None:
     """Make a federation, run it to its end, and show its scores; no process is left behind."""
     with _place(folder, keep) as place, launch.ending_in_order():
         data = write_digits(place / "data")
         schema = merge_schemas([make_schema([read_silo(path)]) for path in data])
         federation = place / "federation"
-        plan = Plan("try", _config(method, rounds, schema), schema)
+        plan = Plan("try", _config(method, rounds, share_models, schema), schema)
         provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], ports.free_port(), None)
         say(f"a federation of {len(NAMES)} silos is in {federation}, and each silo's digits are in {place / 'data'}")
         began = time.monotonic()
@@ -69,9 +77,9 @@ def write_digits(folder: Path, seed: int = 0) -> list[Path]:
     return paths
 
 
-def _config(method: str, rounds: int, schema: Schema) -> RunConfig:
+def _config(method: str, rounds: int, share_models: bool, schema: Schema) -> RunConfig:
     values = {"data": "try", "setting": "natural", "clients": len(NAMES), "task": schema.task}
-    return RunConfig.of({**values, "method": method, "rounds": rounds})
+    return RunConfig.of({**values, "method": method, "rounds": rounds, "share_models": share_models})
 
 
 @contextlib.contextmanager

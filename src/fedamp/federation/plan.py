@@ -54,6 +54,29 @@ class Plan:
     config: RunConfig  # method, model, training, seed
     schema: Schema
 
+    def __post_init__(self) -> None:
+        if self.hands_out_models and not self.config.share_models:
+            raise UserError(
+                f"method {self.config.method.name!r} hands each silo other silos' models as they are, and the plan "
+                "does not say that all silos agreed to it (share_models); ask every silo, then make the federation "
+                "with --share-models, or choose another method"
+            )
+
+    @property
+    def hands_out_models(self) -> bool:
+        """Whether silos get each other's models as they are, and not mixed: then all of them must have agreed to it."""
+        method = METHODS.get(self.config.method.name)
+        return method is not None and method.hands_out_models
+
+    def sharing(self) -> str:
+        """Return in words what a silo's operator has to know about who gets its model, "" if nobody does as it is."""
+        if not self.hands_out_models:
+            return ""
+        return (
+            f"the method, {self.config.method.name}, hands your silo's model to other silos as it is, and theirs to "
+            "yours; the plan says that all silos agreed to this (share_models)"
+        )
+
     def agreed(self) -> dict[str, Any]:
         """Return what must be equal on all sides, in plain values; of the schema, a digest.
 

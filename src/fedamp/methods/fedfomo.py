@@ -3,10 +3,10 @@
     gain_j = (L_i(w_i) - L_i(w_j)) / |w_j - w_i|,      weight_j = max(gain_j, 0) / sum_h max(gain_h, 0)
     w_i <- w_i + sum_j weight_j (w_j - w_i),  then local training
 
-Symbols: w_i the client's own last model, w_j the M models that it is sent, L_i its loss on samples that it holds out and
-never trains on. Whom it is sent says the affinity: P = identity + the sum of all weights that it has reported. Source:
-Zhang et al., "Personalized Federated Learning with First Order Model Optimization", ICLR 2021, Eq. 3 and 4 and
-Algorithm 1. The paper draws models by P with a chance epsilon for any other, which fades. A server here has no random
+Symbols: w_i the client's own last model, w_j the M models that it is sent, L_i its loss on samples that it holds out
+and never trains on. Whom it is sent says the affinity: P = identity + the sum of all weights that it has reported.
+Source: Zhang et al., "Personalized Federated Learning with First Order Model Optimization", ICLR 2021, Eq. 3 and 4 and
+Algorithm 1. The paper draws models by P, with a chance epsilon for any other, which fades. A server here has no random
 numbers: first come those whom the client has not been sent yet, then the highest affinity, and among equals the nearest
 model. So everyone is tried once, and no choice depends on clients' numbers. Who has never replied is not sent to
 anyone; who is absent still is, by its last model (the authors send those of the last round only). The authors' code
@@ -88,7 +88,10 @@ class FedFomo(Method):
         return state, {f"other{s}": state.rows["w"][seats[:, s]] for s in range(self.models)}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
-        """Store models; add the weights to the affinity. Its rows are means of as many weights, not sums: same order."""
+        """Store models, and add weights to the affinity.
+
+        Its rows are kept as means, which have the order of the sums and add up to 1.
+        """
         where = present.nonzero()[:, 0].to(state.pairs["xi"].device)
         seats, played, pairs = self.seats(state)[where], state.rows["played"].params[where], dict(state.pairs)
         none = torch.zeros_like(pairs["xi"][where])
@@ -117,7 +120,8 @@ class FedFomo(Method):
         total = gains.sum(1, keepdim=True)
         weights = gains / torch.where(total > 0, total, 1.0)
         params, buffers = w.params.clone(), w.buffers.clone()
-        for each, weight in zip(others, weights.to(params).split(1, 1), strict=True):
+        for s, each in enumerate(others):
+            weight = weights[:, s : s + 1].to(params)
             params += weight * (each.params - w.params)
             buffers += weight * (each.buffers - w.buffers)
         trained = rest.run(Rows(params, buffers), descent)

@@ -38,7 +38,8 @@ def aligned(w: Tensor, grad: Grad, u: Tensor, strength: Tensor) -> Tensor:
     """
     aim, own = normalize(u, dim=1, eps=SHORTEST), normalize(w, dim=1, eps=SHORTEST)
     across = aim - (aim * own).sum(1, keepdim=True) * own
-    return grad(w) - strength * across / w.norm(dim=1, keepdim=True).clamp(min=SHORTEST)
+    length = torch.linalg.vector_norm(w, dim=1, keepdim=True).clamp(min=SHORTEST)
+    return torch.addcmul(grad(w), -strength / length, across)
 
 
 def graph(alike: Tensor, shares: Tensor, alpha: float) -> Tensor:

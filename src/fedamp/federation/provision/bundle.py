@@ -35,6 +35,7 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, p
         "silo": silo_config.name,
         "server": silo_config.server,
         "version": __version__,
+        "sharing": _sharing(silo_config),
     }
     about_key = OWN_KEY if private is None else KEY_FROM_SERVER
     values |= {name: text.replace("$silo", silo_config.name) for name, text in about_key.items()}
@@ -48,6 +49,16 @@ def write_bundle(folder: Path, silo_config: SiloConfig, private: bytes | None, p
     fill("fedamp-silo.service", bundle / "fedamp-silo.service", values)
     fill("silo.md", bundle / "README.md", values)
     _zip(bundle, bundles / f"{silo_config.name}.zip")
+
+
+def _sharing(silo_config: SiloConfig) -> str:
+    """Return a paragraph about who gets the silo's model as it is, "" if nobody does."""
+    if not (sharing := silo_config.plan.sharing()):
+        return ""
+    return (
+        f"\n**Other silos get your model.** In this federation {sharing}. Whoever has it can examine it at leisure: "
+        "if your silo has not agreed, do not start, and talk to the operator.\n"
+    )
 
 
 def _zip(bundle: Path, target: Path) -> None:

@@ -31,6 +31,10 @@ TWO = (
     "with two silos, each can compute the other's model from its own and from what the server sends it: "
     "add a third, or make sure that both accept this"
 )
+SHARED = (
+    "every silo's model will be handed to other silos as it is: each operator reads this in the bundle's README and in "
+    "`fedamp silo check`; make sure that all have agreed"
+)
 
 
 def init(
@@ -71,7 +75,8 @@ def init(
         write_server(made, folder, plan, address, makes_keys=keys is None)
         members = _add_members(made, plan, address, silos, 0, keys)
         write_federation(made, Federation(plan, tuple(members), rules))
-    return [TWO] if len(silos) == 2 else []
+    warnings = [TWO] if len(silos) == 2 else []
+    return [*warnings, SHARED] if plan.hands_out_models else warnings
 
 
 @contextmanager

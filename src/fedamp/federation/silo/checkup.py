@@ -41,6 +41,8 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     if complete.fault:
         return
     silo_config = read_silo_config(bundle)
+    if sharing := silo_config.plan.sharing():
+        yield Finding("sharing", note=f"warning: {sharing}; if yours has not, do not start")
     yield _try("key", lambda: own_key.check(bundle, silo_config.name))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("version", lambda: _version(silo_config, bundle))
