@@ -10,6 +10,7 @@ import torch
 
 from fedamp.data.clients import Clients
 from fedamp.methods import METHODS, make_method
+from fedamp.methods.base import GROUPS
 from fedamp.rows import Rows, State
 from fedamp.runs.parts import check_optimizer
 from fedamp.runs.round import play_round
@@ -368,6 +369,15 @@ def code_lines(path: Path) -> int:
 def test_method_files_stay_short(name):
     path = Path(inspect.getfile(METHODS[name]))
     assert code_lines(path) < 80
+
+
+@everywhere
+def test_every_method_says_which_kind_it_is_and_when_to_use_it(name):
+    kind = METHODS[name]
+    assert kind.group in GROUPS
+    assert kind.when.endswith(".")
+    assert "\n" not in kind.when
+    assert len(kind.when) < 110
 
 
 @everywhere

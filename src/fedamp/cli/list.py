@@ -20,14 +20,56 @@ def list_command(
     found = entries(kind)
     if name is not None:
         checks.one_of(kind.removesuffix("s"), name, [each for each, _, _ in found])
+    if kind == "methods" and name is None:
+        _methods({each: parameters for each, parameters, _ in found})
+        return
     for each, parameters, about in found:
         if name not in (None, each):
             continue
-        out.print(Text.assemble((each, "bold"), f"  {about}"), soft_wrap=True)
+        if kind == "methods":
+            _method(each)
+        else:
+            out.print(Text.assemble((each, "bold"), f"  {about}"), soft_wrap=True)
         if name is not None:
             _explain(kind, name)
         elif parameters:
             out.print(f"    {parameters}", soft_wrap=True)
+
+
+def _methods(parameters: dict[str, str]) -> None:
+    """Print all methods, group by group: what each does, its parameters, and when to use it."""
+    from fedamp.cli.method_words import by_group
+    from fedamp.methods.base import GROUPS
+
+    for number, (group, methods) in enumerate(by_group().items()):
+        if number:
+            out.print()
+        out.print(Text(group.capitalize(), "bold"))
+        out.print(GROUPS[group], soft_wrap=True)
+        for each in methods:
+            out.print(Text.assemble("  ", (each.name, "bold"), f"  {each.what}"), soft_wrap=True)
+            if parameters[each.name]:
+                out.print(f"      {parameters[each.name]}", soft_wrap=True)
+            out.print(f"      when: {each.when}", soft_wrap=True)
+
+
+def _method(name: str) -> None:
+    """Print all that there is to say about a method but its parameters."""
+    from fedamp.cli.method_words import in_words
+
+    one = in_words(name)
+    out.print(Text.assemble((one.name, "bold"), f"  {one.what}"), soft_wrap=True)
+    known = {
+        "": one.equation,
+        "when to use it: ": one.when,
+        "group: ": one.group,
+        "scored at: ": one.scored,
+        "optimiser: ": one.trained,
+        "source: ": one.source,
+    }
+    for what, text in known.items():
+        if text:
+            out.print(f"  {what}{text}", soft_wrap=True)
 
 
 def _explain(kind: str, name: str) -> None:

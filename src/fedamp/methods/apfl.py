@@ -1,8 +1,8 @@
 """APFL: each client mixes a model of its own with its copy of a global one.
 
-Symbols: w the global model and its local copy, v the client's own, a its mixture weight, and the
-personalized model a v + (1 - a) w. Source: Deng et al., "Adaptive Personalized Federated Learning", 2020,
-Algorithm 1; eta is the learning rate.
+Symbols: w the global model and its local copy, v the client's own, a its mixture weight, eta the learning rate, and
+the personalized model a v + (1 - a) w.
+Source: Deng et al., "Adaptive Personalized Federated Learning", 2020, Algorithm 1.
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,8 @@ From everyone's half models the server learns how far clients differ and how noi
 minimise bias plus variance (`attention.bias_variance`) and stay. From then on it is message passing as in FedAMP:
 u_i = sum_j xi_ij w_j, and each client trains near its own u_i.
 
-Symbols: w the clients' models, u their cloud models, xi `(m, m)`, M and v as in `attention.bias_variance`. Ours; the
-program is related to FedPAC's (Xu et al., 2023) and pFedGraph's (Ye et al., 2023).
+Symbols: w the clients' models, u their cloud models, xi `(m, m)`, M and v as in `attention.bias_variance`.
+Source: ours; the program is related to FedPAC's (Xu et al., 2023) and pFedGraph's (Ye et al., 2023).
 """
 
 from collections.abc import Mapping

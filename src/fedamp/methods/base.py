@@ -17,8 +17,15 @@ from fedamp.rows import Columns, Message, Rows, State
 ABOUT = "about_clients"
 """The entry of `diagnostics` with warnings about single clients: a list of positions and texts. Whoever writes them
 down puts the client's name or number before the text."""
-GROUPS = ("alone", "one model for all", "fine-tuned", "personal parts", "collaboration graph", "clusters")
-"""The kinds of methods, in the order in which they are listed."""
+GROUPS = {
+    "alone": "Nobody hears of anybody: what all the others are measured against.",
+    "one model for all": "The server averages, and everybody uses the same model.",
+    "fine-tuned": "One model for all, which each client trains on before it uses it.",
+    "personal parts": "Each client keeps a model, or some layers, of its own beside what all share.",
+    "collaboration graph": "Each client gets a mixture of its own: more of those who are like it.",
+    "clusters": "Clients that are alike are found and put together; each cluster has one model.",
+}
+"""The kinds of methods, in the order in which they are listed, each in a line."""
 SPECTRUM = "spectrum"
 """The one entry of `diagnostics` that is a list of numbers and not one number for each client."""
 

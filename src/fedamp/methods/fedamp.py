@@ -1,7 +1,7 @@
 """FedAMP: clients with similar models help each other more, by the squared distance between them.
 
-Symbols: xi, alpha, sigma, theta, A' as in the paper: Huang et al., "Personalized Cross-Silo Federated Learning
-on Non-IID Data", AAAI 2021, Eq. 5. Both halves are in `message_passing`; here is how xi is made.
+Symbols: xi, alpha, sigma, theta, A' as in the paper. Both halves are in `message_passing`; here is how xi is made.
+Source: Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Eq. 5.
 """
 
 from collections.abc import Mapping

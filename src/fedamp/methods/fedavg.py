@@ -1,7 +1,9 @@
 """FedAvg: one global model, the sample-weighted mean of what the clients make of it.
 
+FedAvg-FT is the same trajectory scored after the round's local training.
+
 Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
-2017, Algorithm 1. FedAvg-FT is the same trajectory scored after the round's local training.
+2017, Algorithm 1.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """HeurFedAMP: FedAMP for deep networks, with the cosine between models in place of their distance.
 
-Symbols: xi, sigma as in the paper: Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data",
-AAAI 2021, Eq. 9. Both halves are in `message_passing`; here is how xi is made.
+Symbols: xi, sigma as in the paper. Both halves are in `message_passing`; here is how xi is made.
+Source: Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Eq. 9.
 """
 
 from collections.abc import Mapping
