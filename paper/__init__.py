@@ -2,5 +2,6 @@
 
 python -m paper.run TABLE...    run what is missing of some tables; results go to results/
 python -m paper.theorems        measure Theorems 1 and 2
-python -m paper.page            write docs/reproduction.md and the README's table from results/
+python -m paper.page            write docs/reproduction.md and the tables of other pages from results/
+python -m paper.peers_page      write the comparison of all methods in docs/methods.md from results/
 """

@@ -19,9 +19,13 @@ ENTRIES = ("own", "received")
 
 
 def distil(
-    config: RunConfig, lines: Sequence[Mapping[str, Any]], groups: Sequence[int] | None, xi: NDArray[Any] | None
+    config: RunConfig,
+    lines: Sequence[Mapping[str, Any]],
+    groups: Sequence[int] | None,
+    xi: NDArray[Any] | None,
+    keeps_weights: bool = True,
 ) -> dict[str, Any]:
-    """Return a run's scores on test and validation samples, its weights `xi` of shape (K, m, m), and its groups."""
+    """Return a run's scores on test and validation samples, its weights `xi` of shape (K, m, m), groups and costs."""
     result: dict[str, Any] = {"description": config.to_dict(), "groups": groups}
     counted = counted_clients(config.clients, config.poisoned)
     for entry in ENTRIES:
@@ -31,11 +35,19 @@ def distil(
         result["validation"] = validation
     if xi is not None and groups is not None:
         result["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
-        if config.seed == 0 and not validation:  # what a figure shows
+        if keeps_weights and config.seed == 0 and not validation:  # what a figure shows
             result["xi"] = {str(k): [[round(float(v), 4) for v in row] for row in xi[k - 1]] for k in _shown(len(xi))}
     result["warnings"] = list(dict.fromkeys(event for line in lines for event in line["events"]))
     result["seconds"] = round(sum(line["seconds"] for line in lines), 1)
+    played = [line for line in lines if "bytes" in line]
+    result["round_seconds"] = [round(line["seconds"], 3) for line in played]
+    result["client_bytes"] = {way: _a_client(played, way) for way in ("up", "down")}
     return result
+
+
+def _a_client(played: Sequence[Mapping[str, Any]], way: str) -> int:
+    """Return how many bytes travel one way, for a client that is present, in a round: the mean over the rounds."""
+    return round(sum(line["bytes"][way] / sum(line["present"]) for line in played) / len(played))
 
 
 def _test_scores(lines: Sequence[Mapping[str, Any]], entry: str, counted: Sequence[bool]) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Cell:
     label: str
     values: Mapping[str, Any] = field(repr=False)  # of its RunConfig
     patience: int | None = None
+    keeps_weights: bool = True  # whether a result has weights for a figure
 
     @property
     def path(self) -> Path:

@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md, the README's table and the figures from results/.
+"""Write docs/reproduction.md, the README's table, the comparison in docs/methods.md and the figures from results/.
 
     python -m paper.page [--figures]
 
@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 from string import Template
 
+from paper import peers_page
 from paper.facts import facts
 from paper.provenance import provenance
 from paper.tables import main_table, tables
@@ -53,6 +54,7 @@ def main() -> None:
     asked = parser.parse_args()
     PAGE.write_text(page(), encoding="utf-8")
     README.write_text(readme(), encoding="utf-8")
+    peers_page.main()
     if asked.figures:
         from paper import figures
 

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from paper.experiments import Cell, table
+from paper.all_tables import table
+from paper.experiments import Cell
 
 
 def missing(tables: Sequence[str], only: str = "") -> list[Cell]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from paper import results
+from paper.experiments import NAMES
 from paper.outcomes import TITLES
 
 
-def surroundings() -> str:
-    """Return on which devices, with which torch and in which precision the runs were made."""
+def surroundings(tables: Collection[str] = NAMES) -> str:
+    """Return on which devices, with which torch and in which precision the runs of these tables were made."""
     counts: dict[tuple[str, ...], int] = {}
-    for _, _, result in results.read_all():
+    for table, _, result in results.read_all():
+        if table not in tables:
+            continue
         key = (result["device"], f"torch {result['torch']}", result["description"]["precision"])
         counts[key] = counts.get(key, 0) + 1
     lines = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in counts.items())
@@ -20,7 +25,7 @@ def stopped() -> str:
     """Return which runs ended before their last round, and why."""
     reasons: dict[str, list[str]] = {}
     for table, label, result in results.read_all():
-        if result["stopped"]:
+        if result["stopped"] and table in NAMES:
             kind, _, data = table.partition("-")
             where = TITLES[data] if kind == "table3" else table
             reasons.setdefault(result["stopped"], []).append(f"{where} {label} ({len(result['own']['curve'])})")

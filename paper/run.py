@@ -29,8 +29,9 @@ from fedamp.runs.setup import Setup, assemble
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
 from fedamp.training.trainer import Trainer
 from paper import results
+from paper.all_tables import NAMES
 from paper.distil import ENTRIES, distil, surroundings
-from paper.experiments import NAMES, Cell
+from paper.experiments import Cell
 from paper.pending import cells_to_run
 from paper.watch import Watch
 
@@ -69,7 +70,7 @@ class Runner:
         result = {
             "stopped": watch.stopped,
             "data": note,
-            **distil(config, watch.lines, setup.facts.groups, xi),
+            **distil(config, watch.lines, setup.facts.groups, xi, keeps_weights=cell.keeps_weights),
             **surroundings(),
             "command": command(cell, config),
         }
