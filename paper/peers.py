@@ -32,11 +32,11 @@ KNOBS: dict[str, Trials] = {
     "ditto": ("lam", (0.01, 0.1, 1.0)),
     "mr-mtl": ("lam", (0.01, 0.1, 1.0)),
     "fedper": ("head", (1, 2, 3)),
-    "fedrep": ("head_epochs", (1, 3, 5)),
+    "fedrep": ("head_epochs", (1, 2, 4)),
     "fedala": ("layers", (1, 2, 3)),
     "fedamp": ("sigma", (1.0, 10.0, 100.0)),
     "heurfedamp": ("sigma", (1.0, 10.0, 100.0)),
-    "pfedgraph": ("strength", (0.1, 0.5, 0.9)),
+    "pfedgraph": ("alpha", (0.8, 2.5, 8.0)),
     "fedfomo": ("models", (3, 5, 10)),
     "ifca": ("clusters", (2, 3, 5)),
     "cfl": ("gamma", (0.0, 0.2, 0.4)),
@@ -49,6 +49,7 @@ OF_MODEL: dict[str, dict[str, Trials]] = {
         "fedamp": ("sigma", (0.1, 1.0, 10.0)),
         # It has two layers: a head of both would be all of the model.
         "fedper": RATES,
+        "fedala": ("eta", (0.1, 1.0, 10.0)),
     }
 }
 """What is tried instead where a model asks for other values."""

@@ -1,10 +1,13 @@
 """`fedamp list methods`: the methods in groups, each with what it does, its parameters and when to use it."""
 
+import sys
+
 import pytest
 
 from fedamp.cli.method_words import by_group, in_words
 from fedamp.methods import METHODS
 from fedamp.methods.base import GROUPS
+from fedamp.runs.compare.twins import SAME_TRAJECTORY
 
 
 def test_methods_are_listed_group_by_group(fedamp_command):
@@ -37,6 +40,11 @@ def test_one_method_is_shown_with_when_to_use_it_and_its_source(fedamp_command, 
     assert f"  when to use it: {METHODS[name].when}\n" in out
     assert f"  scored at: {METHODS[name].scored}\n" in out
     assert ("\n  source: " in out) == (name != "separate")
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "separate" and name not in SAME_TRAJECTORY])
+def test_a_methods_file_names_its_source(name):
+    assert "Source" in (sys.modules[METHODS[name].__module__].__doc__ or "")
 
 
 def test_a_form_of_a_method_has_its_source(fedamp_command):
