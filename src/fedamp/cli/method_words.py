@@ -9,7 +9,7 @@ from fedamp.cli.choices import summary
 from fedamp.methods import METHODS
 from fedamp.methods.base import GROUPS, Method
 
-_SOURCE = re.compile(r"\bSources?: (.+?)(?:\n\n|\Z)", re.DOTALL)
+_SOURCE = re.compile(r"\bSources?:\s+(.+?)(?:\n\n|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
