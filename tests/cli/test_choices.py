@@ -56,6 +56,8 @@ def test_the_tables_of_the_page_are_up_to_date():
     docs = Path(__file__).parents[2] / "docs"
     page, script = (docs / "methods.md").read_text(encoding="utf-8"), runpy.run_path(str(docs / "parameters.py"))
     assert script["written"](page) == page
+    overview = page.partition("<!-- overview -->")[2].partition("<!-- end -->")[0]
     for name in KINDS["methods"]:
+        assert f"| `{name}` |" in overview
         if explain("methods", name):
             assert f"<!-- parameters: methods {name.removesuffix('-ft')} -->" in page
