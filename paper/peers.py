@@ -73,10 +73,10 @@ class Setting:
 
 
 def _images(data: str, setting: str, **changes: Any) -> dict[str, Any]:
-    """Return one of the paper's settings, with 20 rounds of 5 epochs."""
+    """Return one of the paper's settings, with 15 rounds of 5 epochs."""
     values = preset(f"paper/{data}-{setting}", "separate")
     del values["method"]
-    return {**values, "setting": {**values["setting"], **changes}, "rounds": 20, "epochs": 5}
+    return {**values, "setting": {**values["setting"], **changes}, "rounds": 15, "epochs": 5}
 
 
 _DIGITS = {"data": "digits", "setting": "practical", "clients": 20, "model": "mlp", "rounds": 30}

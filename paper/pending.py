@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from paper.all_tables import table
@@ -34,15 +34,17 @@ def claimed(cell: Cell) -> Iterator[bool]:
             yield not cell.path.exists()
 
 
-def cells_to_run(tables: Sequence[str], only: str, deadline: float) -> Iterator[Cell]:
+def cells_to_run(
+    tables: Sequence[str], only: str, deadline: float, failed: Collection[Path] = frozenset()
+) -> Iterator[Cell]:
     """Return one cell after the other that no other process has, until none is missing or the time is up.
 
-    A cell is held until the next one is asked for.
+    A cell is held until the next one is asked for. Those that `failed` so far are not tried again.
     """
     held: set[Path] = set()  # by other processes
     while time.monotonic() < deadline:
         # Looked up anew each time: others run too, and what is tuned decides what comes after it.
-        cells = missing(tables, only)
+        cells = [cell for cell in missing(tables, only) if cell.path not in failed]
         if not cells:
             return
         cell = next((cell for cell in cells if cell.path not in held), None)

@@ -13,6 +13,7 @@ import argparse
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class Runner:
     how: Mapping[str, Any] = field(default_factory=dict)  # changes to the configuration of every run
     deadline: float = float("inf")
     passes: dict[Any, Trainer] = field(default_factory=dict)
+    last: str = ""  # the method of the last run
 
     def play(self, cell: Cell) -> dict[str, Any]:
         """Run one cell to its end, write its result and return it."""
@@ -100,6 +102,9 @@ class Runner:
         earlier = self.passes.setdefault(repr(kind), trainer)
         if earlier is not trainer:
             trainer = trainer.reusing(earlier)
+            if config.method.name != self.last:  # another method has other shapes, and there is room for a few
+                trainer.gradients.graphs.clear()
+        self.last = config.method.name
         return replace(setup, trainer=trainer)
 
 
@@ -115,7 +120,8 @@ def main() -> None:
     asked = parser.parse_args()
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
-    for cell in cells_to_run(asked.tables, asked.only, runner.deadline):
+    failed: set[Path] = set()
+    for cell in cells_to_run(asked.tables, asked.only, runner.deadline, failed):
         clock = time.monotonic()
         try:
             result = runner.play(cell)
@@ -123,9 +129,15 @@ def main() -> None:
             break
         except UserError as error:  # data that is not there, a precision that does not exist
             parser.error(str(error))
+        except Exception:  # our own mistake in one cell must not cost the others their time
+            traceback.print_exc()
+            failed.add(cell.path)
+            continue
         scores = ", ".join(f"{entry} {result[entry]['best']:.2f}" for entry in ENTRIES if entry in result)
         took = f"{time.monotonic() - clock:.0f} s, {result['seconds']:.0f} of them in rounds"
         print(f"{cell.table} {cell.label}: {scores} in {took}", flush=True)
+    if failed:
+        sys.exit(f"{len(failed)} runs failed: {', '.join(sorted(path.stem for path in failed))}")
 
 
 def _parser() -> argparse.ArgumentParser:
