@@ -270,7 +270,7 @@ def test_one_client_alone(name):
 def test_the_scored_entry_exists(name):
     a = federation(name).play()
     assert a.method.scored in a.rounds[-1].models
-    scored = "received" if name in ("fedavg", "fedprox", "fedbn", "autoamp") else "own"
+    scored = "received" if name in ("fedavg", "fedprox", "fedbn", "autoamp", "ifca", "cfl") else "own"
     assert a.method.scored == scored
 
 
@@ -324,7 +324,9 @@ def test_where_nothing_that_is_sent_is_finite_the_server_keeps_what_it_has(name)
     before = frozen(a.server)
     a.clients.x[:] = torch.nan
     a.play()
-    kept = {key: before.shared[key] for key in before.shared.keys() & {"w", "x", "sum_c"}}  # models, not facts
+    kept = {
+        key: before.shared[key] for key in before.shared.keys() & {"w", "x", "sum_c", "w0", "w1"}
+    }  # models, not facts
     assert before.rows or kept or name == "separate"
     assert_states_equal(State(5, a.server.rows), State(5, before.rows))
     assert_states_equal(State(5, shared={key: a.server.shared[key] for key in kept}), State(5, shared=kept))
@@ -339,7 +341,7 @@ def test_unknown_method_lists_them_all():
     with pytest.raises(ValueError, match=r"did you mean 'fedamp'\?") as error:
         make_method("fedamb")
     assert all(name in str(error.value) for name in METHODS)
-    assert len(METHODS) == 20
+    assert len(METHODS) == 24
 
 
 def test_unknown_hyperparameter_lists_the_known():

@@ -8,6 +8,8 @@ from fedamp.errors import UserError
 from fedamp.methods.apfl import APFL
 from fedamp.methods.autoamp import AutoAMP
 from fedamp.methods.base import Direction, Directions, Grad, Local, Method
+from fedamp.methods.cfl import CFL
+from fedamp.methods.cfl_ft import CFLFT
 from fedamp.methods.ditto import Ditto
 from fedamp.methods.fedala import FedALA
 from fedamp.methods.fedamp import FedAMP
@@ -20,6 +22,8 @@ from fedamp.methods.fedprox import FedProx
 from fedamp.methods.fedprox_ft import FedProxFT
 from fedamp.methods.fedrep import FedRep
 from fedamp.methods.heurfedamp import HeurFedAMP
+from fedamp.methods.ifca import IFCA
+from fedamp.methods.ifca_ft import IFCAFT
 from fedamp.methods.mr_mtl import MRMTL
 from fedamp.methods.per_fedavg import PerFedAvg
 from fedamp.methods.pfedgraph import PFedGraph
@@ -48,6 +52,10 @@ METHODS: dict[str, type[Method]] = {
     "fedala": FedALA,
     "pfedgraph": PFedGraph,
     "fedfomo": FedFomo,
+    "ifca": IFCA,
+    "ifca-ft": IFCAFT,
+    "cfl": CFL,
+    "cfl-ft": CFLFT,
 }
 
 USUAL = (
@@ -74,6 +82,10 @@ def make_method(name: str, **hyperparameters: Any) -> Method:
 
 __all__ = [
     "APFL",
+    "CFL",
+    "CFLFT",
+    "IFCA",
+    "IFCAFT",
     "METHODS",
     "MRMTL",
     "USUAL",

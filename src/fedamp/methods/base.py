@@ -154,7 +154,9 @@ class Method(ABC):
     plain_sgd_only: ClassVar[bool] = False
     """Whether the method's own mathematics rests on plain SGD steps."""
     answers: ClassVar[Mapping[str, str]] = {}
-    """Which model of the message a model of the reply was trained from or near, if the two have different names."""
+    """Which model of the message a model of the reply was trained from or near, if the two have different names.
+
+    A pattern like `w*` names several, any of which it may be: the reply is compared with the nearest."""
     hands_out_models: ClassVar[bool] = False
     """Whether a client gets other clients' models as they are, and not mixed: a federation must have agreed to it."""
     changes: ClassVar[Mapping[str, str]] = {}

@@ -34,6 +34,10 @@ ORDER = (
     "fedala",
     "pfedgraph",
     "fedfomo",
+    "ifca",
+    "ifca-ft",
+    "cfl",
+    "cfl-ft",
 )
 """The order in which methods are listed; others come after. A copy, which a test checks: the methods need torch."""
 NUM_USUAL = 10

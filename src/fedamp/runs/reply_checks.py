@@ -7,6 +7,7 @@ Symbols: u what was sent to a client, w what it replies, |w - u| its move, K_i t
 
 from __future__ import annotations
 
+import fnmatch
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedamp.config.reply_limits import ReplyLimits
-from fedamp.rows import Message, Rows, column_blocks
+from fedamp.rows import Message, column_blocks
 
 BUFFERS = ".buffers"
 CACHED = 1 << 16
@@ -67,8 +68,8 @@ def measure(reply: Message, sent: Message, method: Answering, steps: Tensor) -> 
     """
     columns = {"steps": steps[:, 0].double()}
     for name, rows in reply.items():
-        model = None if name in method.changes else _answered(name, rows, sent, method)
-        columns |= {f"{kind} {name}": column for kind, column in _sums(rows.params, model).items()}
+        models = [] if name in method.changes else _answered(name, sent, method, rows.params.shape)
+        columns |= {f"{kind} {name}": column for kind, column in _from_nearest(rows.params, models).items()}
         if rows.buffers.numel():
             columns[f"length {name}{BUFFERS}"] = _sums(rows.buffers)["length"]
         if (changed := sent.get(method.changes.get(name, ""))) is not None:
@@ -77,9 +78,19 @@ def measure(reply: Message, sent: Message, method: Answering, steps: Tensor) -> 
     return [_measured(dict(zip(columns, row, strict=True))) for row in table]
 
 
-def _answered(name: str, rows: Rows, sent: Message, method: Answering) -> Tensor | None:
-    u = sent.get(method.answers.get(name, name))
-    return u.params if u is not None and u.params.shape == rows.params.shape else None
+def _answered(name: str, sent: Message, method: Answering, shape: torch.Size | None = None) -> list[Tensor]:
+    """Return the models of the message that an entry of the reply may answer: those of its shape, if that is known."""
+    names = fnmatch.filter(sent, method.answers.get(name, name))
+    return [sent[each].params for each in names if shape is None or sent[each].params.shape == shape]
+
+
+def _from_nearest(rows: Tensor, origins: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return `_sums` of each row and the nearest of several origins: whoever says that it began there may have."""
+    if len(origins) < 2:
+        return _sums(rows, *origins)
+    found = [_sums(rows, origin) for origin in origins]
+    nearest = torch.stack([sums["far"] for sums in found]).argmin(0, keepdim=True)
+    return {kind: torch.stack([sums[kind] for sums in found]).gather(0, nearest)[0] for kind in found[0]}
 
 
 def _sums(rows: Tensor, origin: Tensor | None = None) -> dict[str, Tensor]:
@@ -106,9 +117,13 @@ def _measured(row: Mapping[str, float]) -> Measured | None:
 
 
 def waiting(sent: Message, method: Answering, like: Message) -> dict[str, list[float]]:
-    """Return the lengths of the messages that absent clients would have answered, by the reply's entries."""
-    models = {name: sent.get(method.answers.get(name, name)) for name in like if name not in method.changes}
-    return {name: _sums(rows.params)["length"].tolist() for name, rows in models.items() if rows is not None}
+    """Return the lengths of the messages that absent clients would have answered, by the reply's entries.
+
+    Of several models that one might have answered it is the shortest: the strictest measure of the others.
+    """
+    models = {name: _answered(name, sent, method) for name in like if name not in method.changes}
+    lengths = {name: [_sums(rows)["length"] for rows in each] for name, each in models.items() if each}
+    return {name: torch.stack(each).amin(0).tolist() for name, each in lengths.items()}
 
 
 def refused(

@@ -19,15 +19,28 @@ from fedamp.runs.in_use.loading import recorded
 from fedamp.runs.metric_table import metric_table
 from fedamp.runs.setup import Setup
 
-SAME_TRAJECTORY = {"fedavg-ft": "fedavg", "fedprox-ft": "fedprox"}
-"""Methods that differ from another only in which models are scored: they are trained once."""
+ELSEWHERE = {"group", "when", "scored"}
+"""What a method may change of the one that it is made from and still have its trajectory."""
+
+
+def trained_as(name: str) -> str | None:
+    """Return the method whose trajectory this one scores at other models, if there is one.
+
+    >>> trained_as("fedavg-ft"), trained_as("fedprox")
+    ('fedavg', None)
+    """
+    kind = METHODS[name]
+    changed = {key for key in vars(kind) if not key.startswith("_")}
+    if changed - ELSEWHERE:
+        return None
+    return next((other for other, parent in METHODS.items() if parent is kind.__base__), None)
 
 
 def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
     if run.config.alone or run.config.newcomers:  # alone is compared with the models that count, and those differ
         return None
-    twin = SAME_TRAJECTORY.get(run.config.method.name)
+    twin = trained_as(run.config.method.name)
     wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))
     return next((other for other in runs if twin and other.config == wanted), None)
 
