@@ -1,6 +1,6 @@
 """CFL: FedAvg that splits its clients in two wherever their updates disagree, again and again.
 
-Symbols: c a cluster, theta_c its model, d_i = w_i - theta_c the update of its client i, a_ij = cos(d_i, d_j), n_i samples.
+Symbols: c a cluster, theta_c its model, d_i = w_i - theta_c a client's update, a_ij = cos(d_i, d_j), n_i samples.
     theta_c <- sum_{i in c} n_i w_i / n_c
     c is split if |sum_i n_i d_i / n_c| < eps1 and max_i |d_i| > eps2: at rest, while a client would still move;
     the halves are those whose most similar pair, of one from each, is least similar: min over halves of
@@ -24,6 +24,7 @@ from torch import Tensor
 from fedamp import checks
 from fedamp.fields import about
 from fedamp.methods.attention import cosines, effective_clients
+from fedamp.methods.bipartition import bipartition
 from fedamp.methods.fedavg import FedAvg
 from fedamp.rows import Message, Rows, State
 
@@ -86,31 +87,38 @@ class CFL(FedAvg):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Split clusters in two where it is time; then average the present clients of each, by samples."""
-        cluster, share = (state.rows[name].params[:, 0].clone() for name in ("cluster", "share"))
-        samples, who = reply["samples"].params, present.nonzero()[:, 0].to(cluster.device)
-        updates = Rows.of(reply["w"].params - self.server_send(state, 0)[1]["w"][who].params)
-        parts = [cluster[who] == c for c in sorted(set(cluster[who].tolist()))]
-        means = [updates[mine].mix(weights(samples[mine])).params.norm().double() for mine in parts]
-        known, before = state.shared["longest"].params, cluster.max()
-        longest = torch.stack([known[0, 0], *means]).max()
-        for mine, mean in zip(parts, means, strict=True):
-            # A first round has nothing to compare with: how fast the cluster moved before it came to rest.
-            far = longest if known > 0 or self.limits == "absolute" else math.inf
-            leaves = self.leaving(updates.params[mine], samples[mine], float(mean), float(far))
-            cluster[who[mine][leaves]] = cluster.max() + leaves.any()
-        shared = {"longest": Rows.of(longest[None, None]), "splits": Rows.of((cluster.max() - before)[None, None])}
-        w = state.rows["w"]
-        for c in sorted(set(cluster[who].tolist())):
-            mine, everyone = cluster[who] == c, cluster == c
+        who = present.nonzero()[:, 0].to(state.rows["cluster"].params.device)
+        before, samples = state.rows["cluster"].params[:, 0], reply["samples"].params
+        updates = reply["w"].params - self.server_send(state, 0)[1]["w"][who].params
+        now, longest = self.regrouped(before[who], updates, samples, before.max(), state.shared["longest"].params)
+        cluster = before.index_copy(0, who, now)
+        shared = {"longest": Rows.of(longest), "splits": Rows.of((cluster.max() - before.max())[None, None])}
+        w, share = state.rows["w"], state.rows["share"].params.clone()
+        for c in numbers(now):
+            mine, everyone = now == c, cluster == c
             share[everyone] = 0
-            share[who[mine]] = weights(samples[mine])[0]
-            mean_model = reply["w"][mine].mix(weights(samples[mine]))
+            share[who[mine]] = weights(samples[mine]).T
+            model = reply["w"][mine].mix(weights(samples[mine]))
             if c == 0:
-                shared["w"] = mean_model
+                shared["w"] = model
             else:
-                w = w.put(everyone, mean_model.repeat(int(everyone.sum())))
-        rows = {"w": w, "cluster": Rows.of(cluster[:, None]), "share": Rows.of(share[:, None])}
-        return state.replace(rows, shared=shared)
+                w = w.put(everyone, model.repeat(int(everyone.sum())))
+        return state.replace({"w": w, "cluster": Rows.of(cluster[:, None]), "share": Rows.of(share)}, shared=shared)
+
+    def regrouped(
+        self, cluster: Tensor, updates: Tensor, samples: Tensor, last: Tensor, longest: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the clusters of n clients `(n,)` after splits, numbered from `last` on, and the longest mean update."""
+        parts = [cluster == c for c in numbers(cluster)]
+        means = [Rows.of(updates[mine]).mix(weights(samples[mine])).params.norm().double() for mine in parts]
+        now, known, longest = cluster.clone(), longest > 0, torch.stack([longest[0, 0], *means]).max()[None, None]
+        if self.limits == "relative" and not known:  # a first round can't tell whether clients slow down
+            return now, longest
+        for mine, mean in zip(parts, means, strict=True):
+            leaves = self.leaving(updates[mine], samples[mine], float(mean), float(longest))
+            last = last + leaves.any()
+            now[mine.nonzero()[:, 0][leaves]] = last
+        return now, longest
 
     def leaving(self, updates: Tensor, samples: Tensor, mean: float, longest: float) -> Tensor:
         """Return who of a cluster's n clients leaves it, `(n,)`: the half with fewer samples, or nobody.
@@ -137,7 +145,9 @@ class CFL(FedAvg):
         xi = torch.where(heard.sum(1, keepdim=True) > 0, heard, same)  # before a cluster's first mean: all alike
         xi = xi / xi.sum(1, keepdim=True)
         splits = int(state.shared["splits"].params)
-        said = f"updates of clients disagreed: there are {len(set(cluster.tolist()))} clusters now, {splits} more than before"
+        said = (
+            f"updates of clients disagreed: there are {len(numbers(cluster))} clusters now, {splits} more than before"
+        )
         return {
             "xi": xi,
             "self_weight": xi.diagonal(),
@@ -147,26 +157,11 @@ class CFL(FedAvg):
         }
 
 
+def numbers(cluster: Tensor) -> list[float]:
+    """Return the numbers of the clusters that there are, in order."""
+    return sorted(set(cluster.tolist()))
+
+
 def weights(samples: Tensor) -> Tensor:
     """Return each client's share of the samples `(n, 1)`, as weights of a mean `(1, n)`."""
     return samples.T / samples.sum()
-
-
-def bipartition(similarity: Tensor) -> tuple[Tensor, float]:
-    """Return the two halves of n clients with the least largest similarity across, as a mask, and that similarity.
-
-    A set that begins with one client takes in the outsider most similar to any of its members, until it has all: this
-    is a maximum spanning tree. Any two halves are joined by an edge of it, so none does better than its weakest edge;
-    and those on either side of that one do as well, for all links out of the set were at most as strong. Who was taken
-    in after it is one half: a stronger link from the set before to any of them would have come first.
-    """
-    near, order, links = similarity[0].clone(), [0], []
-    for _ in range(len(similarity) - 1):
-        near[order[-1]] = -math.inf
-        links.append(float(near.max()))
-        order.append(int(near.argmax()))
-        near = torch.where(near.isinf(), near, near.maximum(similarity[order[-1]]))
-    weakest = min(range(len(links)), key=links.__getitem__)
-    half = torch.zeros(len(similarity), dtype=torch.bool, device=similarity.device)
-    half[order[weakest + 1 :]] = True
-    return half, links[weakest]

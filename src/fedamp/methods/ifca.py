@@ -6,10 +6,10 @@ Symbols: theta_j the model of cluster j, S_j the present clients that chose it, 
 
 Source: Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020, Algorithm 1, option II
 (model averaging). It averages without weights, for its clients have equally many samples. Where they have not, on
-FEMNIST, the authors' code weighs by samples, and so do we: with one cluster this is FedAvg. The authors begin with models
-of different random seeds and take several restarts; on FEMNIST they first train each on clients that are drawn at
-random. Here cluster 0 begins at the first model and the others around it, and `restart` is for the restarts. Their code
-chooses again on the test samples before it scores; here training samples alone choose.
+FEMNIST, the authors' code weighs by samples, and so do we: with one cluster this is FedAvg. The authors begin with
+models of different random seeds and take several restarts; on FEMNIST they first train each on clients that are drawn
+at random. Here cluster 0 begins at the first model and the others around it, and `restart` is for the restarts. Their
+code chooses again on the test samples before it scores; here training samples alone choose.
 """
 
 from collections.abc import Mapping
@@ -123,11 +123,8 @@ class IFCA(FedAvg):
         """Return the weights of the mean that each client got, its cluster, and a warning if there is only one."""
         choice, share = (state.rows[name].params for name in ("choice", "share"))
         xi = one_of(choice) @ torch.where(share.sum(0) > 0, share / share.sum(0), 1 / len(share)).T
-        cluster, number = choice.argmax(1), self.clusters
-        same = (
-            f"all clients chose the same of {number} clusters: this is FedAvg under another name. Try another restart"
-        )
-        alike = number > 1 and len(choice) > 1 and bool((choice.sum(0) == len(choice)).any())
+        same = f"all clients chose one of {self.clusters} clusters: this is FedAvg by another name. Try another restart"
+        alike = self.clusters > 1 and len(choice) > 1 and bool((choice.sum(0) == len(choice)).any())
         return {
             "xi": xi,
             "self_weight": xi.diagonal(),
