@@ -14,7 +14,7 @@ from fedamp.config import Named
 from fedamp.config.presets import preset
 from fedamp.methods import METHODS
 from fedamp.methods.base import GROUPS
-from fedamp.runs.compare.twins import SAME_TRAJECTORY
+from fedamp.runs.compare import twins
 from paper import results
 from paper.experiments import CHOICE_SEED, SEEDS, Cell
 
@@ -39,7 +39,7 @@ KNOBS: dict[str, Trials] = {
     "pfedgraph": ("alpha", (0.8, 2.5, 8.0)),
     "fedfomo": ("models", (3, 5, 10)),
     "ifca": ("clusters", (2, 3, 5)),
-    "cfl": ("gamma", (0.0, 0.2, 0.4)),
+    "cfl": ("eps1", (0.5, 0.7, 0.9)),
 }
 """The knob of each method that has one of its own; the rest tune their learning rate, as do those that need SGD."""
 
@@ -110,7 +110,7 @@ def compared(name: str) -> list[str]:
 
 def trained_as(method: str) -> str:
     """Return the method whose runs serve this one: its twin's, if it has one."""
-    return SAME_TRAJECTORY.get(method, method)
+    return twins.trained_as(method) or method
 
 
 def trials_of(name: str, method: str) -> Trials:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedamp import checks
 from fedamp.fields import about
 from fedamp.methods.advice import probe_advice
-from fedamp.methods.attention import effective_clients
+from fedamp.methods.attention import listening
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import asked, noted, stalled
 from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal
@@ -137,11 +137,8 @@ class AutoAMP(Method):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return xi and what it came from: the spectrum of M, its rank, the noise, and each client's expected gain."""
-        xi = state.pairs["xi"]
         return {
-            "xi": xi,
-            "self_weight": xi.diagonal(),
-            "effective_clients": effective_clients(xi),
+            **listening(state.pairs["xi"]),
             "expected_gain": state.rows["gain"].params[:, 0],
             "opposed": state.rows["opposed"].params[:, 0],
             SPECTRUM: state.shared[SPECTRUM].params[0].tolist(),

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.attention import cosines, effective_clients
+from fedamp.methods.attention import cosines, listening
 from fedamp.methods.bipartition import bipartition
 from fedamp.methods.fedavg import FedAvg
 from fedamp.rows import Message, Rows, State
@@ -87,38 +87,32 @@ class CFL(FedAvg):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Split clusters in two where it is time; then average the present clients of each, by samples."""
-        who = present.nonzero()[:, 0].to(state.rows["cluster"].params.device)
         before, samples = state.rows["cluster"].params[:, 0], reply["samples"].params
+        who = present.nonzero()[:, 0].to(before.device)
         updates = reply["w"].params - self.server_send(state, 0)[1]["w"][who].params
-        now, longest = self.regrouped(before[who], updates, samples, before.max(), state.shared["longest"].params)
-        cluster = before.index_copy(0, who, now)
+        cluster, longest = self.regrouped(state, who, updates, samples)
         shared = {"longest": Rows.of(longest), "splits": Rows.of((cluster.max() - before.max())[None, None])}
         w, share = state.rows["w"], state.rows["share"].params.clone()
-        for c in numbers(now):
-            mine, everyone = now == c, cluster == c
+        for c in numbers(cluster[who]):
+            mine, everyone = cluster[who] == c, cluster == c
             share[everyone] = 0
             share[who[mine]] = weights(samples[mine]).T
             model = reply["w"][mine].mix(weights(samples[mine]))
-            if c == 0:
-                shared["w"] = model
-            else:
-                w = w.put(everyone, model.repeat(int(everyone.sum())))
+            shared |= {"w": model} if c == 0 else {}
+            w = w.put(everyone, model.repeat(int(everyone.sum()))) if c > 0 else w
         return state.replace({"w": w, "cluster": Rows.of(cluster[:, None]), "share": Rows.of(share)}, shared=shared)
 
-    def regrouped(
-        self, cluster: Tensor, updates: Tensor, samples: Tensor, last: Tensor, longest: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the clusters of n clients `(n,)` after splits, numbered from `last` on, and the longest mean update."""
-        parts = [cluster == c for c in numbers(cluster)]
+    def regrouped(self, state: State, who: Tensor, updates: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return everyone's cluster `(m,)` after splits by the updates of those who are here, and the longest mean."""
+        cluster, longest = state.rows["cluster"].params[:, 0].clone(), state.shared["longest"].params
+        parts = [cluster[who] == c for c in numbers(cluster[who])]
         means = [Rows.of(updates[mine]).mix(weights(samples[mine])).params.norm().double() for mine in parts]
-        now, known, longest = cluster.clone(), longest > 0, torch.stack([longest[0, 0], *means]).max()[None, None]
-        if self.limits == "relative" and not known:  # a first round can't tell whether clients slow down
-            return now, longest
+        known, longest = bool(longest > 0), torch.stack([longest[0, 0], *means]).max()[None, None]
         for mine, mean in zip(parts, means, strict=True):
-            leaves = self.leaving(updates[mine], samples[mine], float(mean), float(longest))
-            last = last + leaves.any()
-            now[mine.nonzero()[:, 0][leaves]] = last
-        return now, longest
+            if known or self.limits == "absolute":  # a first round can't tell whether clients slow down
+                leaves = self.leaving(updates[mine], samples[mine], float(mean), float(longest))
+                cluster[who[mine][leaves]] = cluster.max() + 1
+        return cluster, longest
 
     def leaving(self, updates: Tensor, samples: Tensor, mean: float, longest: float) -> Tensor:
         """Return who of a cluster's n clients leaves it, `(n,)`: the half with fewer samples, or nobody.
@@ -141,20 +135,11 @@ class CFL(FedAvg):
         """Return the weights of the mean that each client got, its cluster, and whether clusters were split."""
         cluster, share = (state.rows[name].params[:, 0] for name in ("cluster", "share"))
         same = (cluster[:, None] == cluster).double()
-        heard = same * share
-        xi = torch.where(heard.sum(1, keepdim=True) > 0, heard, same)  # before a cluster's first mean: all alike
-        xi = xi / xi.sum(1, keepdim=True)
-        splits = int(state.shared["splits"].params)
-        said = (
-            f"updates of clients disagreed: there are {len(numbers(cluster))} clusters now, {splits} more than before"
-        )
-        return {
-            "xi": xi,
-            "self_weight": xi.diagonal(),
-            "effective_clients": effective_clients(xi),
-            "cluster": cluster,
-            "events": [said] if splits else [],
-        }
+        # Before a cluster's first mean all of its clients count alike.
+        xi = torch.where((same @ share)[:, None] > 0, same * share, same)
+        now, splits = len(numbers(cluster)), int(state.shared["splits"].params)
+        said = f"updates of clients disagreed: there are {now} clusters now, {splits} more than before"
+        return {**listening(xi / xi.sum(1, keepdim=True)), "cluster": cluster, "events": [said] if splits else []}
 
 
 def numbers(cluster: Tensor) -> list[float]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.attention import effective_clients, rest_to_itself, squared_distances
+from fedamp.methods.attention import listening, rest_to_itself, squared_distances
 from fedamp.methods.base import Local, Method, descent
 from fedamp.rows import Message, Rows, State
 
@@ -134,5 +134,4 @@ class FedFomo(Method):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return the weights that each client reported last, itself if it never did."""
-        xi = state.pairs["xi"]
-        return {"xi": xi, "self_weight": xi.diagonal(), "effective_clients": effective_clients(xi), "events": []}
+        return {**listening(state.pairs["xi"]), "events": []}

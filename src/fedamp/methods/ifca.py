@@ -22,7 +22,7 @@ from torch.nn.functional import one_hot
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.attention import effective_clients
+from fedamp.methods.attention import listening
 from fedamp.methods.base import Local
 from fedamp.methods.fedavg import FedAvg
 from fedamp.rows import Message, Rows, State
@@ -125,13 +125,7 @@ class IFCA(FedAvg):
         xi = one_of(choice) @ torch.where(share.sum(0) > 0, share / share.sum(0), 1 / len(share)).T
         same = f"all clients chose one of {self.clusters} clusters: this is FedAvg by another name. Try another restart"
         alike = self.clusters > 1 and len(choice) > 1 and bool((choice.sum(0) == len(choice)).any())
-        return {
-            "xi": xi,
-            "self_weight": xi.diagonal(),
-            "effective_clients": effective_clients(xi),
-            "cluster": choice.argmax(1).double(),
-            "events": [same] if alike else [],
-        }
+        return {**listening(xi), "cluster": choice.argmax(1).double(), "events": [same] if alike else []}
 
 
 def one_of(values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from fedamp import checks
 from fedamp.errors import UserError
 from fedamp.fields import about
 from fedamp.methods.advice import advice
-from fedamp.methods.attention import effective_clients
+from fedamp.methods.attention import listening
 from fedamp.methods.base import Local, Method, proximal
 from fedamp.rows import Message, Rows, State
 
@@ -147,13 +147,7 @@ class MessagePassing(Method):
         """Return xi, self weights, effective clients, the facts behind them, and warnings as `events`."""
         xi = state.pairs["xi"]
         facts = {name: float(value.params) for name, value in state.shared.items()}
-        return {
-            "xi": xi,
-            "self_weight": xi.diagonal(),
-            "effective_clients": effective_clients(xi),
-            **facts,
-            "events": advice(self, xi, facts),
-        }
+        return {**listening(xi), **facts, "events": advice(self, xi, facts)}
 
 
 def _fact(value: float) -> Rows:

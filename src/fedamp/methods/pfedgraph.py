@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.attention import cosines, effective_clients, on_simplex, rest_to_itself
+from fedamp.methods.attention import cosines, listening, on_simplex, rest_to_itself
 from fedamp.methods.base import Grad, Local, Method
 from fedamp.rows import Message, Rows, State
 
@@ -120,5 +120,4 @@ class PFedGraph(Method):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return the graph that the cloud models were mixed by."""
-        xi = state.pairs["xi"]
-        return {"xi": xi, "self_weight": xi.diagonal(), "effective_clients": effective_clients(xi), "events": []}
+        return {**listening(state.pairs["xi"]), "events": []}

@@ -113,3 +113,8 @@ def on_simplex(rows: Tensor) -> Tensor:
 def rest_to_itself(xi: Tensor) -> Tensor:
     """Return weights of which some clients' columns were taken out, with what is missing to 1 given to each client."""
     return xi + (1 - xi.sum(1)).diag()
+
+
+def listening(xi: Tensor) -> dict[str, Tensor]:
+    """Return what is shown of collaboration weights `(m, m)`: they themselves, self weights and effective clients."""
+    return {"xi": xi, "self_weight": xi.diagonal(), "effective_clients": effective_clients(xi)}
