@@ -236,7 +236,7 @@ def test_pfedme_averages_batchnorms_statistics_that_were_trained():
 
 def test_pfedme_refuses_inner_steps_that_diverge():
     with pytest.raises(UserError, match=r"personal_lr is 0.2 and lam 15.*Lower personal_lr below 0.133"):
-        PFedMe(personal_lr=0.2)
+        PFedMe(personal_lr=0.2, lam=15.0)
 
 
 # Per-FedAvg

@@ -32,10 +32,11 @@ class Ditto(FedAvg):
     anew: ClassVar[str] = "its own model v starts at the global model"
 
     lam: float = about(
-        1.0,
+        1e-2,
         "Strength of the pull of the client's own model to the global one, lambda.",
         range="0 or more",
-        source="Li et al. 2021, Algorithm 1",
+        source="Li et al. 2021, Algorithm 1; 1e-2 did best, of 1e-3 to 1, on held-out samples of the digits (practical "
+        "setting, 20 clients, seeds 7 and 8)",
     )
     personal_epochs: int | None = about(
         None,

@@ -35,10 +35,11 @@ class MRMTL(Method):
     anew: ClassVar[str] = "its next training starts at the mean of all models, not where its last one ended"
 
     lam: float = about(
-        1.0,
+        1e-2,
         "Strength of the pull to the mean of all clients' models, lambda.",
         range="0 or more",
-        source="Liu et al. 2022",
+        source="Liu et al. 2022; 1e-2 did best, of 1e-3 to 1, on held-out samples of the digits (practical "
+        "setting, 20 clients, seeds 7 and 8)",
     )
 
     def __post_init__(self) -> None:

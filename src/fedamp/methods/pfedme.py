@@ -50,15 +50,16 @@ class PFedMe(FedAvg):
     when: ClassVar[str] = "As `ditto`, where clients can keep nothing: personal models are made anew in every round."
     scored: ClassVar[str] = "own"
     optimizer: ClassVar[str] = "sgd"
-    lr: ClassVar[float] = 1e-2
+    lr: ClassVar[float] = 0.1
     plain_sgd_only: ClassVar[bool] = True
 
     lam: float = about(
-        15.0,
+        5.0,
         "Strength of the pull of the personal model to the client's copy of the global one, lambda. With the learning "
         "rate it makes the step of that copy: lr lambda of the way to the personal model on each minibatch.",
         range="above 0",
-        source="Dinh et al. 2020, Eq. 2; 15 is from its Experiments and the authors' code",
+        source="Dinh et al. 2020, Eq. 2; 5, at a learning rate of 0.1, did best on held-out samples of the digits "
+        "(practical setting, 20 clients, seeds 7 and 8); 15, at 0.005, is from its Experiments, which run for 800 rounds",
     )
     inner_steps: int = about(
         5,

@@ -91,8 +91,10 @@ def both_ways(name, kind, dtype=torch.float64, chunk=ALL_AT_ONCE, batching=None,
     # So it is under BatchNorm for two samples, the half of the smallest client.
     no_slope = kind == "transformer" or (kind == "mlp-norm-dropout" and name == "autoamp")
     optimizer = optimizer or Optimizer("sgd" if no_slope else METHODS[name].optimizer, 0.01)
-    loop = Federation.of(name, **settings, optimizer=optimizer)
-    stacked = Federation.of(name, **settings, optimizer=optimizer)
+    # pFedMe's inner steps have a rate of their own: like all steps here, 0.01.
+    own = {"personal_lr": 0.01} if name == "pfedme" else {}
+    loop = Federation.of(name, **settings, optimizer=optimizer, **own)
+    stacked = Federation.of(name, **settings, optimizer=optimizer, **own)
     stacked.trainer = stacked.trainer.changed(engine="stacked", chunk=chunk)
     assert isinstance(loop.local_for(torch.arange(2)), LocalLoop)
     assert isinstance(stacked.local_for(torch.arange(2)), LocalStack)
