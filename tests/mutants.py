@@ -699,6 +699,61 @@ MUTANTS = (
         "return",
         "tests/data/test_table_files.py -k encodings",
     ),
+    # collaboration graphs
+    Mutant(
+        "methods/pfedgraph.py",
+        "on_simplex(shares + alike / (2 * alpha))",
+        "on_simplex(shares + alike / alpha)",
+        "tests/methods/test_collaboration_graphs.py -k solve_its_program",
+    ),
+    Mutant(
+        "methods/pfedgraph.py",
+        "-strength / length, across)",
+        "strength / length, across)",
+        "tests/methods/test_collaboration_graphs.py -k autograds",
+    ),
+    Mutant(
+        "methods/pfedgraph.py",
+        "(self.lam * heard)",
+        "(self.lam + 0 * heard)",
+        "tests/methods/test_collaboration_graphs.py -k second_round",
+    ),
+    Mutant(
+        "methods/attention/weights.py",
+        "last = (ordered > over).sum(1, keepdim=True) - 1",
+        "last = (ordered > over).sum(1, keepdim=True) * 0",
+        "tests/methods/test_collaboration_graphs.py -k simplex",
+    ),
+    Mutant(
+        "methods/fedfomo.py",
+        "trained = rest.run(",
+        "trained = local.run(",
+        "tests/methods/test_collaboration_graphs.py -k among_equals",
+    ),
+    Mutant(
+        "methods/fedfomo.py",
+        'for key in (-state.pairs["affinity"], state.pairs["sent"] > 0, nobody)',
+        'for key in (-state.pairs["affinity"], nobody)',
+        "tests/methods/test_collaboration_graphs.py -k everyone_is_tried",
+    ),
+    Mutant(
+        "methods/fedfomo.py",
+        '(state.rows["played"].params.T == 0)',
+        '(state.rows["played"].params.T < 0)',
+        "tests/methods/test_collaboration_graphs.py -k first_round",
+    ),
+    Mutant(
+        "federation/plan.py",
+        "if self.hands_out_models and not self.config.share_models:",
+        "if False:",
+        "tests/federation/test_sharing.py -k 'server or silo'",
+    ),
+    Mutant(
+        "federation/silo/checkup.py",
+        "if sharing := silo_config.plan.sharing():",
+        "if sharing := '':",
+        "tests/federation/test_sharing.py -k operator_reads",
+    ),
     # what leaves with a schema
     Mutant(
         "data/silos/leaving.py",

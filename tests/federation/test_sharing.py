@@ -121,6 +121,8 @@ def test_a_trial_needs_it_too(fedamp_command, tmp_path):
 
 def test_a_server_does_not_start_without_it(fedamp_command, shared):
     without_consent(shared / "federation.json")
+    with pytest.raises(UserError, match=r"federation\.json: method"):  # first of all: else `up` would wait for silos
+        read_federation(shared)
     code, _, err = fedamp_command("federation", "up", shared)
     assert code == 2
     assert len(err.strip().splitlines()) == 1
