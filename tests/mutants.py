@@ -714,8 +714,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/pfedgraph.py",
-        "(self.lam * heard)",
-        "(self.lam + 0 * heard)",
+        "self.lam if known.any() else 0.0",
+        "self.lam",
         "tests/methods/test_collaboration_graphs.py -k second_round",
     ),
     Mutant(

@@ -142,26 +142,34 @@ def level(v: Tensor) -> Tensor:
 def test_pfedgraph_as_its_algorithm_1(alpha, lam):
     a = federation(PFedGraph(alpha=alpha, lam=lam))
     first = row(mlp())
-    u, w, heard, x = [first] * 5, [first] * 5, [False] * 5, torch.eye(5, dtype=torch.float64)
-    for k, present in enumerate(PRESENT, start=1):
-        here = [i for i in range(5) if present[i]]
-        batches = {i: a.trainer.local(a.clients, k).batches(i) for i in here}
-        for i in here:
-            pull = (lambda v, near=u[i]: -lam * cosine_similarity(v, near, dim=0)) if heard[i] else None
-            w[i] = trained(a, u[i], batches[i], pull)
-        total = sum(SIZES[i] for i in here)
-        shares = torch.tensor([SIZES[i] / total for i in here], dtype=torch.float64)
-        for i in here:
-            d = torch.stack([-cosine_similarity(w[i] - first, w[j] - first, dim=0) for j in here])
-            x[i], heard[i] = 0, True
-            x[i, here] = level(shares - d / (2 * alpha))
-        mixed = {i: sum(x[i, j] * w[j] for j in here) for i in here}
-        u = [mixed.get(i, u[i]) for i in range(5)]
-    play(a, PRESENT)
+    u, w, x, rounds = [first] * 5, [first] * 5, torch.eye(5, dtype=torch.float64), [[1, 1, 0, 1, 1], *PRESENT]
+    for k, present in enumerate(rounds, start=1):
+        known = [j for j in range(5) if any(before[j] for before in rounds[: k - 1])]
+        total = sum(SIZES[j] for j in known)
+        shares = torch.tensor([SIZES[j] / total for j in known], dtype=torch.float64)
+        for i in range(5 if known else 0):
+            d = torch.stack([-cosine_similarity(w[i] - first, w[j] - first, dim=0) for j in known])
+            x[i] = 0
+            x[i, known] = level(shares - d / (2 * alpha))
+        u = [sum(x[i, j] * w[j] for j in range(5)) for i in range(5)]
+        for i in (i for i in range(5) if present[i]):
+            pull = (lambda v, near=u[i]: -lam * cosine_similarity(v, near, dim=0)) if k > 1 else None
+            w[i] = trained(a, u[i], a.trainer.local(a.clients, k).batches(i), pull)
+    play(a, rounds)
     torch.testing.assert_close(a.state.rows["w"].params, torch.stack(w), **CLOSE)
-    torch.testing.assert_close(a.server.rows["u"].params, torch.stack(u), **CLOSE)
+    torch.testing.assert_close(a.models("received"), torch.stack(u), **CLOSE)
     torch.testing.assert_close(a.server.pairs["xi"], x, **CLOSE)
     assert ((x > 0) & (x < 1)).any()
+
+
+def test_who_has_sent_nothing_yet_gets_fedavgs_mixture_from_pfedgraph():
+    a = play(federation(PFedGraph(), own_init=True), [[1, 1, 0, 1, 0], [1, 1, 0, 1, 0]])
+    _, message = a.method.server_send(a.server, 3)
+    known = torch.tensor([12.0, 30.0, 21.0], dtype=torch.float64)
+    mixture = (known / known.sum()) @ a.server.rows["w"].params[[0, 1, 3]]
+    for i in (2, 4):
+        torch.testing.assert_close(message["u"].params[i], mixture, **CLOSE)
+    assert (a.server.pairs["xi"][:, [2, 4]] == 0).all()
 
 
 def test_pfedgraph_held_to_the_shares_is_fedavg_fine_tuned():

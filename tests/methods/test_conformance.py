@@ -124,7 +124,7 @@ def test_absent_clients_do_not_speak(name):
 
 @everywhere
 def test_an_absent_clients_last_row_stays_a_message_where_it_should(name):
-    """Some methods still listen to a client who is away; the others average the present ones only."""
+    """Those that keep rows go on listening to a client who is away; the others average the present ones only."""
     a, b = federation(name).play(), federation(name).play()
     changed = {key: Rows(rows.params.clone(), rows.buffers) for key, rows in b.server.rows.items()}
     for rows in changed.values():
@@ -135,7 +135,7 @@ def test_an_absent_clients_last_row_stays_a_message_where_it_should(name):
     listens = not torch.equal(
         a.state.rows[next(iter(a.state.rows))].params, b.state.rows[next(iter(b.state.rows))].params
     )
-    assert listens == (name in ("fedamp", "heurfedamp", "mr-mtl", "fedfomo"))
+    assert listens == (name in ("fedamp", "heurfedamp", "mr-mtl", "pfedgraph", "fedfomo"))
 
 
 @everywhere
@@ -204,7 +204,10 @@ def test_who_leaves_has_no_weight_in_any_mixture(name):
     assert all(rows.finite().all() for rows in a.play(2).rounds[-1].models.values())
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("fedamp", 1), ("heurfedamp", 1), ("mr-mtl", 1), ("autoamp", 2)])
+@pytest.mark.parametrize(
+    ("name", "rounds"),
+    [("fedamp", 1), ("heurfedamp", 1), ("autoamp", 2), ("mr-mtl", 1), ("pfedgraph", 1), ("fedfomo", 1)],
+)
 def test_after_a_removal_all_is_as_if_it_had_never_been_there(name, rounds):
     """As long as nothing was mixed, clients do not depend on each other: then four are five without the third."""
     stay = torch.tensor([0, 1, 3, 4])

@@ -48,7 +48,7 @@ def test_every_method_runs_and_learns(name):
     assert result.scores.shape == (4, 10)
     assert result.bmta > 40
     assert result.models["own"].params.shape == (10, 4810)
-    assert (result.xi is not None) == (name in ("fedamp", "heurfedamp", "autoamp"))
+    assert (result.xi is not None) == (name in ("fedamp", "heurfedamp", "autoamp", "pfedgraph", "fedfomo"))
     assert result.warnings == []
 
 

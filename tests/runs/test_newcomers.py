@@ -125,8 +125,8 @@ def test_newcomers_of_every_method(method, tmp_path):
     assert len(result.summary.per_client) == 5
     for one in result.newcomers.each:
         assert one.rounds == ROUNDS
-        assert (one.received is None) == (method == "separate")
-        assert (one.weights is None) == (method not in ("autoamp", "fedamp", "heurfedamp"))
+        assert (one.received is None) == (method in ("separate", "fedfomo"))
+        assert (one.weights is None) == (method not in ("autoamp", "fedamp", "heurfedamp", "pfedgraph", "fedfomo"))
     written = json.loads((tmp_path / "run" / "result.json").read_text())["newcomers"]
     assert Newcomers.of(written) == result.newcomers
     assert fedamp.run(**settings, out=tmp_path / "run").newcomers == result.newcomers  # read again

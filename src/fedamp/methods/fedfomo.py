@@ -13,6 +13,7 @@ anyone; who is absent still is, by its last model (the authors send those of the
 (NVlabs/FedFomo) compares with the model from before the client's last training, and has its last one among the others.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,6 +43,8 @@ class FedFomo(Method):
     group: ClassVar[str] = "collaboration graph"
     when: ClassVar[str] = "Clients may see each other's models, and have enough samples to hold some out for choosing."
     hands_out_models: ClassVar[bool] = True
+    # No model is meant for the client; that its own is not lengths away from another's can be checked all the same.
+    answers: ClassVar[Mapping[str, str]] = {"w": "other0"}
     anew: ClassVar[str] = "it starts from its first model, and takes on what other silos' models do better"
 
     models: int = about(

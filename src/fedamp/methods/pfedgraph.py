@@ -6,11 +6,12 @@
 Symbols: w_0 the first model, p_j = n_j/n the shares of the samples, x (here xi) the graph, u the cloud models. The
 program's answer is the point of the simplex nearest to p - d_i / (2 alpha). Source: Ye et al., "Personalized Federated
 Learning with Inferred Collaboration Graphs", ICML 2023, Eq. 1 and Algorithm 1, and the authors' code
-(MediaBrain-SJTU/pFedGraph). As there, only the clients of a round are mixed with each other, and who was away goes on
-from its last cloud model; a client's first round has no regulariser. That code adds lam cos where Eq. 1 subtracts it
-(its issue 1), counts cosines above 0.9 as 1, and has a second script that normalises the models in u_i before the
-cosine is taken: here it is Eq. 1's sign, the cosine as it is, and u_i itself. It scores whichever of w_i and u_i does
-best on validation samples.
+(MediaBrain-SJTU/pFedGraph). There all clients take part, or the participants of a round are mixed with each other
+alone; here, as in FedAMP, who is absent stays in the graph with its last model, so that a newcomer finds somebody. Who
+has not sent a model yet has no update to compare: it has no weight, and gets FedAvg's mixture. The first round has no
+regulariser. That code adds lam cos where Eq. 1 subtracts it (its issue 1), counts cosines above 0.9 as 1, and has a
+second script that normalises the models in u_i before the cosine is taken: here it is Eq. 1's sign, the cosine as it
+is, and u_i itself. It scores whichever of w_i and u_i does best on validation samples, and we w_i.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from torch.nn.functional import normalize
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.attention import cosines, listening, on_simplex, rest_to_itself
+from fedamp.methods.attention import cosines, listening, on_simplex
 from fedamp.methods.base import Grad, Local, Method
 from fedamp.rows import Message, Rows, State
 
@@ -77,32 +78,24 @@ class PFedGraph(Method):
         checks.not_negative("lam", self.lam)
 
     def server_init(self, w: Rows) -> State:
-        """Begin with everyone at its first model, listening to itself."""
+        """Keep every client's last model, the model that all updates are seen from, and room for sample counts."""
         none = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
-        xi = torch.eye(len(w), dtype=torch.float64, device=w.params.device)
-        return State(len(w), {"u": w, "heard": Rows.of(none)}, {"xi": xi}, {"start": w.mean()})
+        return State(len(w), {"w": w, "samples": Rows.of(none)}, shared={"start": w.mean()})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
-        """Send the cloud models, and the regulariser's strength: 0 for who still has its first model."""
-        u, heard = state.rows["u"], state.rows["heard"].params
-        return state, {"u": u, "strength": Rows.of((self.lam * heard).to(u.params))}
+        """Infer the graph and mix the cloud models by it; at first everyone has its first model, and no regulariser."""
+        w, samples = state.rows["w"], state.rows["samples"].params
+        known = samples[:, 0] > 0
+        xi = torch.eye(len(w)).to(samples)
+        if known.any():
+            alike = cosines(w.params, origin=state.shared["start"].params[0]).where(known[:, None], 0.0)
+            xi = graph(alike.where(known, -torch.inf), (samples / samples.sum())[:, 0], self.alpha)
+        strength = w.params.new_full((len(w), 1), self.lam if known.any() else 0.0)
+        return state.replace(pairs={"xi": xi}), {"u": w.mix(xi), "strength": Rows.of(strength)}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
-        """Infer the graph of the present clients, and mix their models by it."""
-        w, samples = reply["w"], reply["samples"].params
-        alike = cosines(w.params, origin=state.shared["start"].params[0])
-        x = graph(alike, (samples / samples.sum())[:, 0], self.alpha)
-        xi, where = state.pairs["xi"].clone(), present.nonzero()[:, 0].to(alike.device)
-        xi[where] = 0.0
-        xi[where[:, None], where] = x
-        heard = Rows.of(torch.ones_like(samples))
-        new = {"u": state.rows["u"].put(where, w.mix(x)), "heard": state.rows["heard"].put(where, heard)}
-        return state.replace(new, {"xi": xi})
-
-    def server_leave(self, state: State, stay: Tensor) -> State:
-        """Keep the cloud models of those who stay; the weight of who left is, on paper, their own."""
-        state = state.take(stay)
-        return state.replace(pairs={"xi": rest_to_itself(state.pairs["xi"])})
+        """Store the present clients' models and sample counts."""
+        return state.replace({name: state.rows[name].put(present, reply[name]) for name in ("w", "samples")})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model: it is scored, and never trained from."""

@@ -88,8 +88,8 @@ def both_ways(name, kind, dtype=torch.float64, chunk=ALL_AT_ONCE, batching=None,
     settings = {"module": module, "clients": given, "batching": batching or Batching(4, epochs=2)}
     # An attention's key bias has no influence on the output: its true gradient is 0, and Adam makes steps of the
     # rounding errors that are left. test_adam_and_a_parameter_without_influence shows that this does no harm.
-    # So it is under BatchNorm for two samples, the half of the smallest client.
-    no_slope = kind == "transformer" or (kind == "mlp-norm-dropout" and name == "autoamp")
+    # So it is under BatchNorm for two samples: the half of the smallest client, or what is left when it holds some out.
+    no_slope = kind == "transformer" or (kind == "mlp-norm-dropout" and name in ("autoamp", "fedfomo"))
     optimizer = optimizer or Optimizer("sgd" if no_slope else METHODS[name].optimizer, 0.01)
     # pFedMe's inner steps have a rate of their own: like all steps here, 0.01.
     own = {"personal_lr": 0.01} if name == "pfedme" else {}
