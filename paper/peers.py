@@ -167,8 +167,8 @@ def _trials(name: str, method: str) -> Iterator[Cell]:
 
 def _runs(name: str, method: str, seed: int) -> Iterator[Cell]:
     """Return the runs of a method and of its twins with what each of them chose."""
-    twins = [each for each in compared(name) if trained_as(each) == method]
-    found = dict.fromkeys(value for twin in twins if (value := chosen(name, twin)) is not None)
+    sharing = [each for each in compared(name) if trained_as(each) == method]
+    found = dict.fromkeys(value for each in sharing if (value := chosen(name, each)) is not None)
     for value in found:
         values = values_of(name, method, seed, {trials_of(name, method)[0]: value})
         yield Cell(name, f"{label_of(name, method, value)}-seed{seed}", values, keeps_weights=False)
@@ -184,6 +184,6 @@ def values_of(
     rate = {LR: own.pop(LR)} if LR in own else {}
     if method in ("fedamp", "heurfedamp"):
         # In these few rounds alpha falls as far as in the paper's 90; the oracle knows what no deployment does.
-        own = {"alpha_every": round(rounds / 3), "self_weight": "uniform", **own}
+        own = {"alpha_every": max(1, round(rounds / 3)), "self_weight": "uniform", **own}
     held_out = {"validation": VALIDATION} if trial else {}
     return {**values, **rate, **held_out, "rounds": rounds, "method": Named(method, own), "seed": seed}

@@ -45,7 +45,8 @@ how many, where not all were run); accuracies in %; the best is bold.
 time alone on the machine), and written here by the next:
 
 ```bash
-python -m paper.run {tables} --data-dir DIR
+python -m paper.run {tables} \\
+    --data-dir DIR
 python -m paper.run {time} --data-dir DIR
 python -m paper.peers_page
 ```"""
@@ -169,7 +170,7 @@ def block() -> str:
         time=peers.TIME,
     )
     about_time = (
-        "A round's seconds are the median of the later rounds on FMNIST, practical, one process alone on the machine, "
+        "A round's seconds are the median of the later rounds on FMNIST, practical, one process alone on the machine,\n"
         "scoring included; MB are of one client in one round, in float32."
     )
     parts = [how, f"BMTA in all settings, and what a round costs:\n\n{overview()}\n\n{about_time}"]
