@@ -768,6 +768,18 @@ MUTANTS = (
         "tests/data/test_leaving.py -k rare_is_not_in",
     ),
     Mutant(
+        "cli/method_words.py",
+        "each for each in everyone if each.group == group",
+        "each for each in everyone",
+        "tests/cli/test_list_methods.py -k group",
+    ),
+    Mutant(
+        "cli/method_words.py",
+        "for each in kind.__mro__:",
+        "for each in kind.__mro__[:1]:",
+        "tests/cli/test_list_methods.py -k form",
+    ),
+    Mutant(
         "cli/data.py",
         "if not sys.stdin.isatty():",
         "if False:",
