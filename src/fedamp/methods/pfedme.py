@@ -59,7 +59,7 @@ class PFedMe(FedAvg):
         "rate it makes the step of that copy: lr lambda of the way to the personal model on each minibatch.",
         range="above 0",
         source="Dinh et al. 2020, Eq. 2; 5, at a learning rate of 0.1, did best on held-out samples of the digits "
-        "(practical setting, 20 clients, seeds 7 and 8); 15, at 0.005, is from its Experiments, which run for 800 rounds",
+        "(practical setting, 20 clients, seeds 7 and 8); 15, at 0.005, is from its Experiments, of 800 rounds",
     )
     inner_steps: int = about(
         5,
