@@ -389,6 +389,85 @@ MUTANTS = (
         "pass",
         "tests/training/test_passes.py -k only_these",
     ),
+    # personal parts
+    Mutant(
+        "methods/personal_parts.py",
+        'reply["w"].put_columns(home, message["w"])',
+        'reply["w"]',
+        "tests/methods/test_personal_parts.py -k leaves_a_client",
+    ),
+    Mutant(
+        "methods/personal_parts.py",
+        'start = message["w"].put_columns(home, state.rows["w"])',
+        'start = message["w"]',
+        "tests/methods/test_personal_parts.py -k 'in_its_paper and fedbn'",
+    ),
+    Mutant(
+        "methods/personal_parts.py",
+        'params = torch.where(trained, rows["start"].params, now.params)',
+        "params = now.params",
+        "tests/methods/test_personal_parts.py -k never_mix",
+    ),
+    Mutant(
+        "methods/personal_parts.py",
+        'params = torch.where(trained, rows["start"].params, now.params)',
+        'params = rows["start"].params',
+        "tests/methods/test_personal_parts.py -k sent_next",
+    ),
+    Mutant(
+        "methods/personal_parts.py",
+        "if home.any() and not home.all():",
+        "if home.any():",
+        "tests/methods/test_doubts.py -k 'no_sense and fedper'",
+    ),
+    Mutant(
+        "methods/fedper.py",
+        "return local.head(self.head)",
+        "return local.head(1)",
+        "tests/methods/test_personal_parts.py -k 'at_home_is'",
+    ),
+    Mutant(
+        "methods/fedrep.py",
+        "local.again(0, epochs=rest, only=~head).run(fitted, descent)",
+        "local.again(0, epochs=rest).run(fitted, descent)",
+        "tests/methods/test_personal_parts.py -k 'in_its_paper and fedrep'",
+    ),
+    Mutant(
+        "methods/fedrep.py",
+        "max(1, local.epochs - self.head_epochs)",
+        "local.epochs",
+        "tests/methods/test_personal_parts.py -k splits",
+    ),
+    Mutant(
+        "methods/fedbn.py",
+        "return local.norm()",
+        "return local.head()",
+        "tests/methods/test_personal_parts.py -k 'in_its_paper and fedbn'",
+    ),
+    Mutant(
+        "methods/fedala.py",
+        ".clamp(0, 1)",
+        "",
+        "tests/methods/test_personal_parts.py -k 'fedala_as'",
+    ),
+    Mutant(
+        "methods/fedala.py",
+        "a = moved if number == 1 else torch.where(first, moved, a)",
+        "a = moved",
+        "tests/methods/test_personal_parts.py -k each_client_for_itself",
+    ),
+    Mutant(
+        "methods/fedala.py",
+        "torch.where(apart, 1, learned)",
+        "torch.ones_like(learned)",
+        "tests/methods/test_personal_parts.py -k 'fedala_as'",
+    ),
+    Mutant(
+        "cli/run.py",
+        "    for each in told:\n        warn(each)\n",
+        "",
+        "tests/methods/test_doubts.py -k before_the_rounds",
+    ),
     # a federation's keys, certificates, logs and kept models
     Mutant(
         "federation/provision/bundle.py",

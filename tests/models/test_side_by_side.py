@@ -64,6 +64,12 @@ def test_every_shipped_model(name):
     assert_both_equal(model, params, buffers, torch.randn(3, 5, *shape, dtype=torch.float64))
 
 
+def test_the_small_net_with_batch_norm():
+    model, params, buffers = stack(models.build(cnn_small, (8, 8), 4, seed=0, norm=True))
+    assert model.num_buffers > 0
+    assert_both_equal(model, params, buffers, torch.randn(3, 5, 8, 8, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("name", sorted(LAYERS))
 def test_every_layer(name):
     model, params, buffers = stack(LAYERS[name])

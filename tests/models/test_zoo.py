@@ -76,6 +76,30 @@ def test_resnet_has_18_layers_a_small_stem_and_no_bias_before_batch_norm():
     assert not any(isinstance(layer, nn.BatchNorm2d) for layer in cnn_small((8, 8), 10).modules())
 
 
+def test_a_small_net_with_batch_norm():
+    plain, normed = cnn_small((8, 8), 10), cnn_small((8, 8), 10, norm=True)
+    convolutions = [layer for layer in normed.modules() if isinstance(layer, nn.Conv2d)]
+    assert [layer.bias for layer in convolutions] == [None, None]  # the BatchNorm after it would subtract it again
+    after = [list(normed)[list(normed).index(layer) + 1] for layer in convolutions]
+    assert [(type(layer), layer.num_features) for layer in after] == [(nn.BatchNorm2d, 16), (nn.BatchNorm2d, 32)]
+    assert num_parameters(normed) == num_parameters(plain) + 16 + 32  # two for each channel, instead of a bias
+    with pytest.raises(ValueError, match="norm is 'yes'; expected true or false"):
+        cnn_small((8, 8), 10, norm="yes")
+
+
+def test_a_small_net_without_it_is_what_it_was():
+    def written_out(input_shape, num_outputs):
+        return nn.Sequential(
+            *(nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, num_outputs)),
+        )
+
+    ours, before = (build(builder, (8, 8), 10, seed=3) for builder in (cnn_small, written_out))
+    assert str(ours) == str(before)
+    assert torch.equal(FlatModel(ours).row().params, FlatModel(before).row().params)
+
+
 def test_a_residual_block_is_the_identity_where_its_branch_is_zero():
     block = resnet18((8, 8), 10)[5]
     nn.init.zeros_(block.norm2.weight)

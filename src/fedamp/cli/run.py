@@ -96,6 +96,9 @@ def run_one(
             out.print(f"This run is already finished: {record.path}", soft_wrap=True)
         return show_result(done, record.path, as_json)
     setup = assemble(config, material)
+    told = () if as_json else setup.warnings  # before the rounds: they may take hours
+    for each in told:
+        warn(each)
     try:
         with Bar(config.rounds, config.method.name, setup.method.scored, config.poisoned) as bar:
             result = play_tracked(trackers, config, setup, record, bar.advance, warn)
@@ -104,4 +107,4 @@ def run_one(
             f"interrupted; the rounds so far are in {record.path}, and the same command continues from there",
             INTERRUPTED,
         )
-    show_result({"finished": True, **result.to_dict()}, record.path, as_json)
+    show_result({"finished": True, **result.to_dict()}, record.path, as_json, told)

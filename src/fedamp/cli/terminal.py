@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -128,8 +128,8 @@ def other_metrics_in_words(result: Mapping[str, Any]) -> str:
     return ", ".join(info(name).with_name(each["pooled"]) for name, each in found.items() if each["pooled"] is not None)
 
 
-def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Show the result of a run, or print it as one line of JSON."""
+def show_result(result: Mapping[str, Any], folder: Path, as_json: bool, told: Sequence[str] = ()) -> None:
+    """Show the result of a run, or print it as one line of JSON; warnings that have been `told` are not repeated."""
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}, allow_nan=False))
         return
@@ -168,7 +168,8 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         out.print(each_newcomer(Newcomers.of(result["newcomers"])), soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
     for warning in result["warnings"]:
-        warn(warning)
+        if warning not in told:
+            warn(warning)
 
 
 def warn(text: str) -> None:

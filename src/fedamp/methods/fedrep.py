@@ -25,11 +25,12 @@ class FedRep(FedPer):
     when: ClassVar[str] = "As `fedper`, with many clients of few samples each: the body is learned from all of them."
 
     head_epochs: int = about(
-        5,
+        2,
         "Epochs of a round in which the head is trained; the body has the rest of them, at least one.",
         unit="epochs",
         range="1 or more",
-        source="Collins et al. 2021, Algorithm 1, tau",
+        source="Collins et al. 2021, Algorithm 1, tau, is 10; 2 is from validation on the digits (practical setting, 5 "
+        "epochs, cnn-small and mlp, seed 7, 15 and 60 rounds): 1, 2 and 3 do alike, 4 worse",
     )
 
     def __post_init__(self) -> None:

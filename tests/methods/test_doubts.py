@@ -1,0 +1,69 @@
+"""A run that makes no sense gets a word before its first round: cause and cure, wherever it is started."""
+
+import pytest
+
+import fedamp
+from fedamp.config import Named, RunConfig
+from fedamp.errors import FedampWarning
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.silo.round import open_silo
+from fedamp.methods import METHODS
+from fedamp.runs.setup import assemble
+from federation.inprocess import plan_of, write_silos
+
+QUICK = ["--clients", 5, "--rounds", 1, "--epochs", 1]
+DOUBTS = {
+    ("fedbn", "cnn-small"): "fedbn keeps the normalisations of every client's model at home, and that is nothing of "
+    "this model: it is fedavg here. Choose a model with BatchNorm (cnn-small with model.norm=true, resnet18), or fed",
+    ("fedper", "logistic"): "fedper keeps the last layer of every client's model at home, and that is all of this "
+    "model: it is separate here. Choose a model with more layers (mlp, cnn-small), another `head`, or separate",
+    ("fedrep", "logistic"): "fedrep keeps the last layer of every client's model at home, and that is all",
+    ("fedala", "logistic"): "fedala mixes the last layer of every client's model with the global one and takes over "
+    "the others as they are, and this model has no others. Choose a model with more layers (mlp, cnn-small)",
+}
+
+
+@pytest.mark.parametrize(("method", "model"), DOUBTS)
+def test_a_run_that_makes_no_sense_gets_a_word(fedamp_command, method, model):
+    given = ["run", "--method", method, "--model", model, *QUICK]
+    code, _, err = fedamp_command(*given, "--out", "here")
+    assert code == 0
+    assert err.count("warning: ") == 1
+    assert f"warning: {DOUBTS[method, model]}" in err
+    assert f"warning: {DOUBTS[method, model]}" in fedamp_command(*given, "--out", "here")[2], "it is in the record"
+    assert f"warning: {DOUBTS[method, model]}" in fedamp_command(*given, "--dry-run")[2]
+
+
+def test_it_comes_before_the_rounds(fedamp_command, monkeypatch):
+    def play(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedamp.runs.watching.watched.play_tracked", play)
+    code, _, err = fedamp_command("run", "--method", "fedbn", *QUICK)
+    assert code != 0
+    assert "it is fedavg here" in err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_word_where_the_model_fits(method):
+    config = RunConfig(method=Named(method), model=Named("cnn-small", {"norm": True}), clients=5)
+    assert assemble(config).warnings == ()
+
+
+def test_a_head_of_no_layers_gets_a_word():
+    (said,) = assemble(RunConfig(method=Named("fedper", {"head": 0}), clients=5)).warnings
+    assert "the last 0 layers of every client's model at home, and that is nothing of this model: it is fedavg" in said
+    (said,) = assemble(RunConfig(method=Named("fedrep", {"head": 2}), clients=5)).warnings
+    assert "the last 2 layers of every client's model at home, and that is all of this model: it is separate" in said
+
+
+def test_from_python_it_is_a_warning():
+    with pytest.warns(FedampWarning, match="it is fedavg here"):
+        fedamp.run(method="fedbn", clients=5, rounds=1, epochs=1)
+
+
+def test_a_silo_hears_it_too(tmp_path):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, "fedper", model=Named("logistic"))
+    silo = open_silo(SiloConfig(plan, "silo-0", 0, "nowhere:1"), sorted(data.glob("*.npz"))[0], tmp_path / "house")
+    assert any("it is separate here" in each for each in silo.setup.warnings)
