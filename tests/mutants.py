@@ -328,6 +328,49 @@ MUTANTS = (
         "if False:",
         "tests/runs/test_with_alone.py -k comparison",
     ),
+    # clusters
+    Mutant(
+        "methods/ifca.py",
+        "choice = Rows.of(one_of(-losses))",
+        "choice = Rows.of(one_of(losses))",
+        "tests/methods/test_clusters.py -k algorithm_1",
+    ),
+    Mutant(
+        "methods/ifca.py",
+        'choice = one_of(reply["choice"].params)  #',
+        'choice = reply["choice"].params  #',
+        "tests/methods/test_clusters.py -k no_choice",
+    ),
+    Mutant(
+        "methods/cfl.py",
+        "mean >= self.eps1 * rest or length <= self.eps2 * still",
+        "mean >= self.eps1 * rest",
+        "tests/methods/test_clusters.py -k 'cfl_as'",
+    ),
+    Mutant(
+        "methods/cfl.py",
+        "return half if size[0] < size[1] else ~half",
+        "return half",
+        "tests/methods/test_clusters.py -k 'cfl_as or absent'",
+    ),
+    Mutant(
+        "methods/bipartition.py",
+        "near.maximum(similarity[order[-1]])",
+        "near.minimum(similarity[order[-1]])",
+        "tests/methods/test_clusters.py -k best",
+    ),
+    Mutant(
+        "runs/reply_checks.py",
+        "for sums in found]).argmin(0, keepdim=True)",
+        "for sums in found]).argmax(0, keepdim=True)",
+        "tests/methods/test_clusters.py -k nearest",
+    ),
+    Mutant(
+        "runs/compare/twins.py",
+        "if changed - ELSEWHERE:",
+        "if False:",
+        "tests/methods/test_clusters.py -k twins",
+    ),
     # AutoAMP
     Mutant(
         "methods/attention/bias_variance.py",
