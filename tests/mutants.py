@@ -331,6 +331,12 @@ MUTANTS = (
     # clusters
     Mutant(
         "methods/ifca.py",
+        'answers: ClassVar[Mapping[str, str]] = {"w": "w*"}',
+        "answers: ClassVar[Mapping[str, str]] = {}",
+        "tests/methods/test_clusters.py -k flipped",
+    ),
+    Mutant(
+        "methods/ifca.py",
         "choice = Rows.of(one_of(-losses))",
         "choice = Rows.of(one_of(losses))",
         "tests/methods/test_clusters.py -k algorithm_1",

@@ -40,10 +40,10 @@ class IFCA(FedAvg):
     answers: ClassVar[Mapping[str, str]] = {"w": "w*"}
 
     clusters: int = about(
-        2,
+        4,
         "Number of clusters, and so of models that each client gets in a round.",
         range="1 or more",
-        source="Ghosh et al. 2020, Algorithm 1, k",
+        source="Ghosh et al. 2020, Algorithm 1, k; its experiments have 2, 3 and 4, as many as there are groups",
     )
     apart: float = about(
         1.0,
