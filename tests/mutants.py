@@ -351,7 +351,7 @@ MUTANTS = (
         "methods/cfl.py",
         "mean >= self.eps1 * rest or length <= self.eps2 * still",
         "mean >= self.eps1 * rest",
-        "tests/methods/test_clusters.py -k 'cfl_as'",
+        "tests/methods/test_clusters.py -k one_cluster",
     ),
     Mutant(
         "methods/cfl.py",

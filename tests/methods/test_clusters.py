@@ -51,7 +51,7 @@ TRUE = {frozenset({0, 2, 4}), frozenset({1, 3, 5})}
 # Where they must be FedAvg
 
 
-@pytest.mark.parametrize("method", [IFCA(clusters=1), CFL(eps1=0.0)], ids=str)
+@pytest.mark.parametrize("method", [IFCA(clusters=1), CFL(eps1=0.0), CFL(eps2=1e3), CFL(gamma_max=1.0)], ids=str)
 @pytest.mark.parametrize("own_init", [False, True])
 def test_one_cluster_is_fedavg_bit_for_bit(method, own_init):
     settings = {"sizes": SIZES, "module": mlp(norm=True, dropout=0.2), "own_init": own_init}
@@ -62,6 +62,12 @@ def test_one_cluster_is_fedavg_bit_for_bit(method, own_init):
             one, other = a.rounds[-1].models[entry], b.rounds[-1].models[entry]
             assert torch.equal(one.params, other.params)
             assert torch.equal(one.buffers, other.buffers)
+
+
+def test_these_clients_would_be_split():
+    """Otherwise the test above could not fail."""
+    a = Federation.of(CFL(), sizes=SIZES, module=mlp(norm=True, dropout=0.2)).play(4)
+    assert len(halves(a.server.rows["cluster"].params[:, 0])) > 1
 
 
 # Plain loops

@@ -78,7 +78,8 @@ class IFCA(FedAvg):
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Send everyone all models, and its last choice: who has lost it still knows its cluster."""
         models = {name: w.repeat(state.num_clients) for name, w in state.shared.items()}
-        return state, {**models, "choice": state.rows["choice"]}
+        # Not by the name that it has in the reply, which would then be measured from it, as a model is.
+        return state, {**models, "remembered": state.rows["choice"]}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Average the present clients of each cluster, each with its share of the cluster's samples."""
@@ -108,7 +109,7 @@ class IFCA(FedAvg):
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """Score the fine-tuned model, and that of the client's cluster."""
         # Its own choice comes first; who has none has what the server remembers, or else the first cluster.
-        choice = 2 * state.rows["choice"].params + message["choice"].params
+        choice = 2 * state.rows["choice"].params + message["remembered"].params
         return {"own": state.rows["w"], "received": self.cluster_model(choice, message)}
 
     def cluster_model(self, choice: Tensor, message: Message) -> Rows:

@@ -25,7 +25,7 @@ from fedamp.records.summaries import (
 )
 from fedamp.records.take_home import TakeHome
 
-RECEIVED = ("fedavg", "fedprox", "fedbn", "autoamp")
+RECEIVED = ("fedavg", "fedprox", "autoamp", "fedbn", "ifca", "cfl")
 """Methods whose result is the model that the server sends; for the others it is the client's own. A copy, which a test
 checks: the methods themselves need torch."""
 
