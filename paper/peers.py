@@ -24,13 +24,13 @@ Trials = tuple[str, tuple[Value, ...]]
 
 LR = "lr"
 RATES: Trials = (LR, (3e-4, 1e-3, 3e-3))
-SGD_RATES: Trials = (LR, (0.01, 0.03, 0.1))
+SGD_RATES: Trials = (LR, (0.03, 0.1, 0.3))
 
 KNOBS: dict[str, Trials] = {
     "fedprox": ("mu", (1e-3, 1e-2, 1e-1)),
-    "per-fedavg": ("alpha", (0.01, 0.03, 0.1)),
+    "per-fedavg": ("alpha", (1e-3, 3e-3, 1e-2)),
     "ditto": ("lam", (0.01, 0.1, 1.0)),
-    "mr-mtl": ("lam", (0.01, 0.1, 1.0)),
+    "mr-mtl": ("lam", (1e-3, 1e-2, 1e-1)),
     "fedper": ("head", (1, 2, 3)),
     "fedrep": ("head_epochs", (1, 2, 4)),
     "fedala": ("layers", (1, 2, 3)),
