@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedamp.models import MODELS, build, load_builder, parameter_names
-from fedamp.models.zoo import cnn_small, mlp
+from fedamp.models.zoo import cnn, mlp
 
 
 def weights(module):
@@ -81,8 +81,8 @@ def test_numbers_are_checked():
 def test_wrong_parameters_list_the_right_ones():
     with pytest.raises(ValueError, match=r"parameter 'hiden' of mlp \(did you mean 'hidden'\?\); choose from hidden$"):
         build(mlp, (8, 8), 10, seed=0, hiden=3)
-    with pytest.raises(ValueError, match="model cnn-small takes no parameters, but got 'hidden'"):
-        build(cnn_small, (8, 8), 10, seed=0, hidden=3)
+    with pytest.raises(ValueError, match="model cnn takes no parameters, but got 'hidden'"):
+        build(cnn, (8, 8), 10, seed=0, hidden=3)
 
 
 def test_every_registered_builder_is_found_by_name():
