@@ -44,14 +44,14 @@ class FedALA(FedAvg):
         1.0,
         "Step by which the weights are learned; 0 keeps them at 1, which is `fedavg-ft`.",
         range="0 or more",
-        source="Zhang et al. 2023, Algorithm 1; 1 is from its Experiments and the authors' code",
+        source="Zhang et al. 2023, Algorithm 1; 1 is from the authors' code",
     )
     layers: int = about(
         1,
         "Layers with weights, counted from the last, that are mixed; all others are the global model's.",
         unit="layers",
         range="1 or more",
-        source="Zhang et al. 2023, p; 1 is from its Experiments (the authors' code counts tensors: 2)",
+        source="Zhang et al. 2023, p; the authors' code mixes the last 2 tensors: one layer's weight and bias",
     )
     first_passes: int = about(
         11,

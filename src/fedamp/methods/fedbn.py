@@ -4,8 +4,8 @@
 
 Symbols: b_i the weights, biases and statistics of the client's normalisation layers, w the other parameters. Source: Li
 et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization", ICLR 2021, Algorithm 1. As in the
-authors' code, the averaged model is tested with each client's own normalisations. They give every client the same
-weight, and theirs have equally many samples.
+authors' code, the averaged model is tested with each client's own normalisations. There all
+clients have the same weight; ours count by samples, as in FedAvg.
 """
 
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class FedPer(PersonalParts):
         "Layers with weights, counted from the last, that stay at home.",
         unit="layers",
         range="0 or more",
-        source="Arivazhagan et al. 2019, K_P; 1 is from its Experiments",
+        source="Arivazhagan et al. 2019, K_P; 1 is ours, not tuned: the classifier",
     )
 
     def __post_init__(self) -> None:
