@@ -43,8 +43,8 @@ class FedFomo(Method):
     group: ClassVar[str] = "collaboration graph"
     when: ClassVar[str] = "Clients may see each other's models, and have enough samples to hold some out for choosing."
     hands_out_models: ClassVar[bool] = True
-    # No model is meant for the client; that its own is not lengths away from another's can be checked all the same.
-    answers: ClassVar[Mapping[str, str]] = {"w": "other0"}
+    # No model is meant for the client; that its own is not lengths away from all others' can be checked all the same.
+    answers: ClassVar[Mapping[str, str]] = {"w": "other*"}
     anew: ClassVar[str] = "it starts from its first model, and takes on what other silos' models do better"
 
     models: int = about(
