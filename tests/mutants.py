@@ -830,8 +830,8 @@ MUTANTS = (
     # collaboration graphs
     Mutant(
         "methods/pfedgraph.py",
-        "on_simplex(shares + alike / (2 * alpha))",
-        "on_simplex(shares + alike / alpha)",
+        "wanted = shares + alike / (2 * alpha)",
+        "wanted = shares + alike / alpha",
         "tests/methods/test_collaboration_graphs.py -k solve_its_program",
     ),
     Mutant(
