@@ -9,9 +9,9 @@ Symbols: c a cluster, theta_c its model, d_i = w_i - theta_c a client's update, 
 Source: Sattler, Mueller, Samek, "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under
 Privacy Constraints", IEEE TNNLS 2020, its algorithms of the optimal bipartition and of CFL. The authors' code averages
 without weights, leaves gamma_max out, cuts by complete linkage, which need not find the optimum, and splits after
-round 20, by lengths of 0.4 and 1.6 that fit its model and optimiser. Here eps1 and eps2 are relative unless `limits` says
-otherwise, for a client's update under Adam hardly gets shorter. As in their code, a round that splits averages within
-the new clusters.
+round 20, by lengths of 0.4 and 1.6 that fit its model and optimiser. Here eps1 and eps2 are relative unless `limits`
+says otherwise, for a client's update under Adam hardly gets shorter. As in their code, a round that splits averages
+within the new clusters.
 """
 
 import math
