@@ -125,8 +125,13 @@ def test_newcomers_of_every_method(method, tmp_path):
     assert len(result.summary.per_client) == 5
     for one in result.newcomers.each:
         assert one.rounds == ROUNDS
+        clusters = ("ifca", "ifca-ft", "cfl", "cfl-ft")
         assert (one.received is None) == (method in ("separate", "fedfomo"))
-        assert (one.weights is None) == (method not in ("autoamp", "fedamp", "heurfedamp", "pfedgraph", "fedfomo"))
+        mixing = ("autoamp", "fedamp", "heurfedamp", "pfedgraph", "fedfomo", *clusters)
+        assert (one.weights is None) == (method not in mixing)
+        if method in clusters:  # it is in nobody's mean: the clusters' models stay what the run left
+            assert one.weights[one.name] == 0
+            assert sum(one.weights.values()) == pytest.approx(1)
     written = json.loads((tmp_path / "run" / "result.json").read_text())["newcomers"]
     assert Newcomers.of(written) == result.newcomers
     assert fedamp.run(**settings, out=tmp_path / "run").newcomers == result.newcomers  # read again

@@ -26,6 +26,7 @@ from fedamp.fields import about
 from fedamp.methods.attention import cosines, listening
 from fedamp.methods.bipartition import bipartition
 from fedamp.methods.fedavg import FedAvg
+from fedamp.methods.ifca import in_means
 from fedamp.rows import Message, Rows, State
 
 MEASURED = "Sattler et al. 2020, but relative: ours, by validation on the digits, practical and iid, seeds 7 to 9"
@@ -77,8 +78,8 @@ class CFL(FedAvg):
     def server_init(self, w: Rows) -> State:
         """Begin with one cluster, at the mean of the first models."""
         zero = Rows.of(w.params.new_zeros((len(w), 1), dtype=torch.float64))
-        rows = {"w": w.mean().repeat(len(w)), "cluster": zero, "share": zero}
-        return State(len(w), rows, shared={"w": w.mean(), "longest": zero[:1], "splits": zero[:1]})
+        rows = {"w": w.mean().repeat(len(w)), "cluster": zero, "share": zero, "mean": zero}
+        return State(len(w), rows, shared={"w": w.mean(), **dict.fromkeys(("longest", "splits", "means"), zero[:1])})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Send everyone the model of its cluster; that of cluster 0 is shared, so that late clients have it too."""
@@ -92,6 +93,7 @@ class CFL(FedAvg):
         updates = reply["w"].params - self.server_send(state, 0)[1]["w"][who].params
         cluster, longest = self.regrouped(state, who, updates, samples)
         shared = {"longest": Rows.of(longest), "splits": Rows.of((cluster.max() - before.max())[None, None])}
+        shared["means"] = Rows.of(state.shared["means"].params + 1)
         w, share = state.rows["w"], state.rows["share"].params.clone()
         for c in numbers(cluster[who]):
             mine, everyone = cluster[who] == c, cluster == c
@@ -100,7 +102,10 @@ class CFL(FedAvg):
             model = reply["w"][mine].mix(weights(samples[mine]))
             shared |= {"w": model} if c == 0 else {}
             w = w.put(everyone, model.repeat(int(everyone.sum()))) if c > 0 else w
-        return state.replace({"w": w, "cluster": Rows.of(cluster[:, None]), "share": Rows.of(share)}, shared=shared)
+        rows = {"w": w, "cluster": Rows.of(cluster[:, None]), "share": Rows.of(share)}
+        return state.replace(
+            rows | {"mean": state.rows["mean"].put(who, shared["means"].repeat(len(who)))}, shared=shared
+        )
 
     def regrouped(self, state: State, who: Tensor, updates: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Return everyone's cluster `(m,)` after splits by the updates of those who are here, and the longest mean."""
@@ -133,7 +138,7 @@ class CFL(FedAvg):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return the weights of the mean that each client got, its cluster, and whether clusters were split."""
-        cluster, share = (state.rows[name].params[:, 0] for name in ("cluster", "share"))
+        cluster, share = state.rows["cluster"].params[:, 0], in_means(state)[:, 0]
         same = (cluster[:, None] == cluster).double()
         # Before a cluster's first mean all of its clients count alike.
         xi = torch.where((same @ share)[:, None] > 0, same * share, same)

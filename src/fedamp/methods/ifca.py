@@ -73,11 +73,13 @@ class IFCA(FedAvg):
         for j in range(1, self.clusters):
             noise = torch.randn(mean.params.shape, generator=draws, dtype=torch.float64).to(mean.params)
             shared[f"w{j}"] = Rows(mean.params + size * noise, mean.buffers)
-        return State(len(w), {"choice": Rows.of(none), "share": Rows.of(none)}, shared=shared)
+        rows = {"choice": none, "share": none, "mean": none[:, :1]}
+        shared["means"] = Rows.of(none[:1, :1])
+        return State(len(w), {name: Rows.of(each) for name, each in rows.items()}, shared=shared)
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Send everyone all models, and its last choice: who has lost it still knows its cluster."""
-        models = {name: w.repeat(state.num_clients) for name, w in state.shared.items()}
+        models = {f"w{j}": state.shared[f"w{j}"].repeat(state.num_clients) for j in range(self.clusters)}
         # Not by the name that it has in the reply, which would then be measured from it, as a model is.
         return state, {**models, "remembered": state.rows["choice"]}
 
@@ -89,9 +91,10 @@ class IFCA(FedAvg):
         means = {f"w{j}": reply["w"].mix(weights[j : j + 1] / n) for j, n in enumerate(samples) if n > 0}
         kept = state.rows["share"].params.where(samples == 0, 0)
         share = Rows.of(kept).put(present, Rows.of(kept[present] + (weights.T / samples.clamp(min=1))))
-        return state.replace(
-            {"choice": state.rows["choice"].put(present, Rows.of(choice)), "share": share}, shared=means
-        )
+        means["means"] = Rows.of(state.shared["means"].params + 1)
+        mean = state.rows["mean"].put(present, means["means"].repeat(len(choice)))
+        rows = {"choice": state.rows["choice"].put(present, Rows.of(choice)), "share": share, "mean": mean}
+        return state.replace(rows, shared=means)
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model, which is never trained from, and that it has not chosen yet."""
@@ -122,11 +125,17 @@ class IFCA(FedAvg):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return the weights of the mean that each client got, its cluster, and a warning if there is only one."""
-        choice, share = (state.rows[name].params for name in ("choice", "share"))
+        choice, share = state.rows["choice"].params, in_means(state)
         xi = one_of(choice) @ torch.where(share.sum(0) > 0, share / share.sum(0), 1 / len(share)).T
         same = f"all clients chose one of {self.clusters} clusters: this is FedAvg by another name. Try another restart"
         alike = self.clusters > 1 and len(choice) > 1 and bool((choice.sum(0) == len(choice)).any())
         return {**listening(xi), "cluster": choice.argmax(1).double(), "events": [same] if alike else []}
+
+
+def in_means(state: State) -> Tensor:
+    """Return each client's share in the means that are sent; a newcomer's, whose mean was not kept, is none."""
+    kept = state.rows["mean"].params <= state.shared["means"].params
+    return state.rows["share"].params * kept
 
 
 def one_of(values: Tensor) -> Tensor:
