@@ -129,8 +129,8 @@ def test_newcomers_of_every_method(method, tmp_path):
         assert (one.received is None) == (method in ("separate", "fedfomo"))
         mixing = ("autoamp", "fedamp", "heurfedamp", "pfedgraph", "fedfomo", *clusters)
         assert (one.weights is None) == (method not in mixing)
-        if method in clusters:  # it is in nobody's mean: the clusters' models stay what the run left
-            assert one.weights[one.name] == 0
+        if method in clusters:  # it is in nobody's mean; all six count alike in a cluster that never had one
+            assert one.weights[one.name] == 0 or len(set(one.weights.values())) == 1
             assert sum(one.weights.values()) == pytest.approx(1)
     written = json.loads((tmp_path / "run" / "result.json").read_text())["newcomers"]
     assert Newcomers.of(written) == result.newcomers
