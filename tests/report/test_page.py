@@ -68,7 +68,7 @@ def test_page_stays_small(tmp_path):
     groups = [i % 5 for i in range(62)]
     for name in (*METHODS, "own-one", "own-two"):
         scores = rng.uniform(size=(90, 62)).tolist()
-        xi = rng.dirichlet(np.ones(62), size=(90, 62)) if name in METHODS else None
+        xi = rng.dirichlet(np.ones(62), size=(90, 62)) if name in tuple(METHODS)[:10] else None
         write_run(tmp_path / name, name, 0, scores, rounds=90, groups=groups, xi=xi)
     path = write_report([tmp_path])
     assert len(page_data(path.read_text())[0]["methods"]) == len(METHODS) + 2
