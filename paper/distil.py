@@ -41,7 +41,8 @@ def distil(
     result["seconds"] = round(sum(line["seconds"] for line in lines), 1)
     played = [line for line in lines if "bytes" in line]
     result["round_seconds"] = [round(line["seconds"], 3) for line in played]
-    result["client_bytes"] = {way: _a_client(played, way) for way in ("up", "down")}
+    if played:
+        result["client_bytes"] = {way: _a_client(played, way) for way in ("up", "down")}
     return result
 
 

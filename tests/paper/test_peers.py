@@ -66,7 +66,7 @@ def test_the_three_trials_of_a_method_differ(name):
 
 
 def test_who_needs_sgd_or_has_no_knob_tries_learning_rates():
-    assert peers.trials_of("peers-digits", "scaffold") == ("lr", (0.01, 0.03, 0.1))
+    assert peers.trials_of("peers-digits", "scaffold") == ("lr", (0.03, 0.1, 0.3))
     assert peers.trials_of("peers-digits", "autoamp") == ("lr", (3e-4, 1e-3, 3e-3))
     assert peers.trials_of("peers-digits", "fedprox-ft") == peers.trials_of("peers-digits", "fedprox")
     assert peers.values_of("peers-digits", "autoamp", 0, {"lr": 3e-3})["lr"] == 3e-3

@@ -79,7 +79,7 @@ class CFL(FedAvg):
         """Begin with one cluster, at the mean of the first models."""
         zero = Rows.of(w.params.new_zeros((len(w), 1), dtype=torch.float64))
         rows = {"w": w.mean().repeat(len(w)), "cluster": zero, "share": zero, "mean": zero}
-        return State(len(w), rows, shared={"w": w.mean(), **dict.fromkeys(("longest", "splits", "means"), zero[:1])})
+        return State(len(w), rows, shared={"w": w.mean(), **dict.fromkeys(("longest", "means"), zero[:1])})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Send everyone the model of its cluster; that of cluster 0 is shared, so that late clients have it too."""
@@ -88,12 +88,11 @@ class CFL(FedAvg):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Split clusters in two where it is time; then average the present clients of each, by samples."""
-        before, samples = state.rows["cluster"].params[:, 0], reply["samples"].params
-        who = present.nonzero()[:, 0].to(before.device)
+        samples = reply["samples"].params
+        who = present.nonzero()[:, 0].to(samples.device)
         updates = reply["w"].params - self.server_send(state, 0)[1]["w"][who].params
         cluster, longest = self.regrouped(state, who, updates, samples)
-        shared = {"longest": Rows.of(longest), "splits": Rows.of((cluster.max() - before.max())[None, None])}
-        shared["means"] = Rows.of(state.shared["means"].params + 1)
+        shared = {"longest": Rows.of(longest), "means": Rows.of(state.shared["means"].params + 1)}
         w, share = state.rows["w"], state.rows["share"].params.clone()
         for c in numbers(cluster[who]):
             mine, everyone = cluster[who] == c, cluster == c
@@ -137,14 +136,13 @@ class CFL(FedAvg):
         return half if size[0] < size[1] else ~half
 
     def diagnostics(self, state: State) -> dict[str, Any]:
-        """Return the weights of the mean that each client got, its cluster, and whether clusters were split."""
+        """Return the weights of the mean that each client got, its cluster, and how many clusters there are."""
         cluster, share = state.rows["cluster"].params[:, 0], in_means(state)[:, 0]
         same = (cluster[:, None] == cluster).double()
         # Before a cluster's first mean all of its clients count alike.
         xi = torch.where((same @ share)[:, None] > 0, same * share, same)
-        now, splits = len(numbers(cluster)), int(state.shared["splits"].params)
-        said = f"updates of clients disagreed: there are {now} clusters now, {splits} more than before"
-        return {**listening(xi / xi.sum(1, keepdim=True)), "cluster": cluster, "events": [said] if splits else []}
+        count = float(len(numbers(cluster)))
+        return {**listening(xi / xi.sum(1, keepdim=True)), "cluster": cluster, "clusters": count, "events": []}
 
 
 def numbers(cluster: Tensor) -> list[float]:

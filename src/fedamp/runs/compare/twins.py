@@ -29,7 +29,9 @@ def trained_as(name: str) -> str | None:
     >>> trained_as("fedavg-ft"), trained_as("fedprox")
     ('fedavg', None)
     """
-    kind = METHODS[name]
+    kind = METHODS.get(name)
+    if kind is None:  # a user's own
+        return None
     changed = {key for key in vars(kind) if not key.startswith("_")}
     if changed - ELSEWHERE:
         return None
