@@ -22,11 +22,11 @@ from fedamp.training.optimizers import Optimizer
 from fedamp.training.trainer import Trainer
 
 ALL = sorted(METHODS)
-FAST = ("autoamp", "fedala", "fedavg", "fedfomo", "scaffold")
+FAST = ("autoamp", "fedavg", "fedfomo", "fedrep", "scaffold")
 SOME_AT_ONCE = [name if name in FAST else pytest.param(name, marks=pytest.mark.many) for name in ALL]
 """All methods, five of them among the fast tests: for what does not depend on the method. The five are unlike each
-other: nothing kept by the client, several passes and a part of the columns, plain averaging, models handed out, and
-changes that add up on the server."""
+other: a probe, plain averaging, models handed out, several passes with a part of the columns at home, and changes that
+add up on the server."""
 
 
 class Terminal(io.StringIO):

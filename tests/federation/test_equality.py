@@ -8,6 +8,7 @@ from fedamp.methods import METHODS
 from fedamp.records.reading import read_lines
 from fedamp.runs.simulated_faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
+from helpers import FAST
 
 ROUNDS = 4
 
@@ -19,8 +20,13 @@ def assert_same(ours, theirs):
         assert torch.equal(ours[name].buffers, theirs[name].buffers), name
 
 
-@pytest.mark.parametrize("init", ["common", "own"])
-@pytest.mark.parametrize("method", sorted(METHODS))
+EVERY_WAY = [(name, "common") for name in sorted(METHODS)]
+EVERY_WAY += [
+    (name, "own") if name in FAST else pytest.param(name, "own", marks=pytest.mark.many) for name in sorted(METHODS)
+]
+
+
+@pytest.mark.parametrize(("method", "init"), EVERY_WAY)
 def test_rows_equal_the_engines_with_absent_silos(tmp_path, method, init):
     data = write_silos(tmp_path / "data")
     plan = plan_of(data, method, rounds=ROUNDS, init=init, seed=5)

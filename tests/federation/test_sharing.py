@@ -20,7 +20,7 @@ from federation.provisioned import HOSTS, NAMES, make_plan, silo_data
 
 OPEN = sorted(name for name, method in METHODS.items() if method.hands_out_models)
 MIXED = sorted(set(METHODS) - set(OPEN))
-WORDS = ("hands each silo other silos' models as they are", "share_models", "--share-models", "another method")
+WORDS = ("can hand each silo other silos' models as they are", "share_models", "--share-models", "another method")
 
 
 def agreed(method: str = OPEN[0], **settings):
@@ -69,7 +69,7 @@ def test_it_is_the_class_that_says_so(monkeypatch):
         hands_out_models: ClassVar[bool] = True
 
     monkeypatch.setitem(METHODS, "fedavg", Open)
-    with pytest.raises(UserError, match="method 'fedavg' hands each silo other silos' models"):
+    with pytest.raises(UserError, match="method 'fedavg' can hand each silo other silos' models"):
         make_plan(method="fedavg")
 
 
@@ -146,9 +146,9 @@ def test_a_silos_operator_reads_it(fedamp_command, shared, federation, tmp_path)
     code, out, err = fedamp_command("silo", "check", shared / "bundles" / NAMES[0], "--data", data, "--offline")
     assert code == 0, err
     (line,) = [line for line in out.splitlines() if "sharing" in line.split()]
-    assert f"{OPEN[0]}, hands your silo's model to other silos as it is" in line
+    assert f"{OPEN[0]}, can hand your silo's model to other silos as it is" in line
     readme = " ".join((shared / "bundles" / NAMES[0] / "README.md").read_text().split())
-    assert f"**Other silos get your model.** In this federation the method, {OPEN[0]}, hands your silo's" in readme
+    assert f"**Other silos get your model.** In this federation the method, {OPEN[0]}, can hand your silo's" in readme
 
     code, out, _ = fedamp_command("silo", "check", federation / "bundles" / NAMES[0], "--data", data, "--offline")
     assert code == 0

@@ -378,3 +378,12 @@ def test_twins_are_found_by_what_they_change():
         assert a.method.scored != b.method.scored
         for entry in ("own", "received"):
             assert torch.equal(a.models(entry), b.models(entry))
+
+
+def test_no_client_chooses_a_model_whose_loss_is_no_number():
+    a = Federation.of("ifca", clusters=2)
+    broken = Rows(torch.full_like(a.server.shared["w1"].params, torch.nan), a.server.shared["w1"].buffers)
+    a.server = a.server.replace(shared={"w1": broken})
+    a.play(2)
+    assert a.server.rows["choice"].params[:, 0].tolist() == [1.0] * 4
+    assert a.models("own").isfinite().all()

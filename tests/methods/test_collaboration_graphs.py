@@ -345,3 +345,17 @@ def test_no_honest_reply_is_refused(method):
         played = play_round(method, a.server, a.state, k, a.local_for, here, checked=True)
         assert played.refused == {}
         a.server, a.state = played.server, played.clients
+
+
+@pytest.mark.parametrize("sent", [[-3.0, 4.0, -1.0], [0.0, 0.0, 0.0], [-1.0, -1.0, -1.0], [5.0, 5.0, 10.0]])
+def test_whatever_weights_are_sent_the_rows_stay_mixtures(sent):
+    a = Federation.of("fedfomo", models=2).play(2)
+    _, message = a.method.server_send(a.server, 3)
+    a.k = 3
+    _, reply = a.method.client_update(a.state, message, a.local_for(torch.arange(4)))
+    weights = reply["weights"].params.clone()
+    weights[1] = torch.tensor(sent)
+    after = a.method.server_receive(a.server, {**reply, "weights": Rows.of(weights)}, torch.ones(4, dtype=torch.bool))
+    for name in ("xi", "affinity"):
+        assert after.pairs[name].min() >= 0
+        torch.testing.assert_close(after.pairs[name].sum(1), torch.ones(4, dtype=torch.float64))

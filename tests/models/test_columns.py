@@ -87,3 +87,26 @@ def test_the_zoos_heads_are_their_last_linear_layers(name):
     columns = head(FlatModel(module), 1)
     assert columns.params.sum() == last.weight.numel() + last.bias.numel()
     assert columns.params[-10:].all()
+
+
+def test_a_parametrized_layer_is_one_layer():
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)))
+    model = FlatModel(module)
+    home = {name for name, at in _names(model) if head(model, 1).params[at]}
+    assert home == {name for name in model.params if name.startswith("2.")}
+    assert len(home) == 3
+
+
+def _names(model):
+    """Yield each parameter's name and the position of its first column."""
+    begin = 0
+    for name, value in model.params.items():
+        yield name, begin
+        begin += value.numel()
+
+
+def test_a_model_in_which_only_normalisations_learn_has_no_head():
+    module = nn.Sequential(nn.Linear(4, 3).requires_grad_(False), nn.BatchNorm1d(3))
+    columns = head(FlatModel(module), 1)
+    assert not columns.params.any()
+    assert columns.params.shape == (6,)

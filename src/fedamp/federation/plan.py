@@ -57,7 +57,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.hands_out_models and not self.config.share_models:
             raise UserError(
-                f"method {self.config.method.name!r} hands each silo other silos' models as they are, and the plan "
+                f"method {self.config.method.name!r} can hand each silo other silos' models as they are, and the plan "
                 "does not say that all silos agreed to it (share_models); ask every silo, then make the federation "
                 "with --share-models, or choose another method"
             )
@@ -73,7 +73,7 @@ class Plan:
         if not self.hands_out_models:
             return ""
         return (
-            f"the method, {self.config.method.name}, hands your silo's model to other silos as it is, and theirs to "
+            f"the method, {self.config.method.name}, can hand your silo's model to other silos as it is, and theirs to "
             "yours; the plan says that all silos agreed to this (share_models)"
         )
 

@@ -11,7 +11,7 @@ Privacy Constraints", IEEE TNNLS 2020, its algorithms of the optimal bipartition
 without weights, leaves gamma_max out, cuts by complete linkage, which need not find the optimum, and splits after
 round 20, by lengths of 0.4 and 1.6 that fit its model and optimiser. Here eps1 and eps2 are relative unless `limits`
 says otherwise, for a client's update under Adam hardly gets shorter. As in their code, a round that splits averages
-within the new clusters.
+within the new clusters. The longest mean update is of all rounds so far: a wild first round keeps a cluster together.
 """
 
 import math

@@ -98,7 +98,10 @@ class FedFomo(Method):
         where = present.nonzero()[:, 0].to(state.pairs["xi"].device)
         seats, played, pairs = self.seats(state)[where], state.rows["played"].params[where], dict(state.pairs)
         none = torch.zeros_like(pairs["xi"][where])
-        weights = none.scatter_add(1, torch.cat([where[:, None], seats], 1), reply["weights"].params.to(none))
+        said = reply["weights"].params.clamp(min=0).to(none)  # whatever was sent, it is a mixture
+        said = torch.cat([said[:, :1] + (said.sum(1, keepdim=True) == 0), said[:, 1:]], 1)
+        said = said / said.sum(1, keepdim=True)
+        weights = none.scatter_add(1, torch.cat([where[:, None], seats], 1), said)
         sent = none.scatter_add(1, seats, torch.full_like(none[:, :1], 1 / self.models).expand(-1, self.models))
         for name, new, past in (("xi", weights, 0), ("affinity", weights, played + 1), ("sent", sent, played + 1)):
             mean = pairs[name][where] * (past / (past + 1)) + new / (past + 1)

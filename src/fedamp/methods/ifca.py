@@ -36,6 +36,7 @@ class IFCA(FedAvg):
     """FedAvg within clusters that clients choose anew in each round, each by its own loss."""
 
     group: ClassVar[str] = "clusters"
+    hands_out_models: ClassVar[bool] = True  # a cluster that one client alone chose has that client's model
     when: ClassVar[str] = "Clients come in a few groups, their number is about known, and a few starts can be tried."
     answers: ClassVar[Mapping[str, str]] = {"w": "w*"}
 
@@ -104,7 +105,7 @@ class IFCA(FedAvg):
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
         """Choose the model of least loss and train it; reply with the result, the choice and the number of samples."""
         losses = torch.cat([local.loss(message[f"w{j}"]) for j in range(self.clusters)], dim=1)
-        choice = Rows.of(one_of(-losses))
+        choice = Rows.of(one_of(-losses.nan_to_num(nan=torch.inf)))  # a loss that is no number is the worst
         w = self.train(self.cluster_model(choice.params, message), local)
         samples = Rows.of(local.sizes.to(torch.float64))
         return state.replace(rows={"w": w, "choice": choice}), {"w": w, "choice": choice, "samples": samples}

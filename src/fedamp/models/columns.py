@@ -27,7 +27,7 @@ def head(model: FlatModel, layers: int) -> Columns:
         raise UserError(f"the head has {layers} layers; expected 0 or more")
     named = dict(model.module.named_modules())
     weighted = [name for name, part in named.items() if not isinstance(part, NORMS) and _own(name, model.params)]
-    begin = list(named).index(weighted[max(0, len(weighted) - layers)]) if layers else len(named)
+    begin = list(named).index(weighted[max(0, len(weighted) - layers)]) if layers and weighted else len(named)
     return _columns(model, set(list(named)[begin:]).__contains__)
 
 
@@ -52,5 +52,6 @@ def _own(layer: str, names: Iterable[str]) -> bool:
 
 
 def _layer(name: str) -> str:
-    """Return the layer that a value belongs to, by the value's name."""
-    return name.rpartition(".")[0]
+    """Return the layer that a value belongs to, by the value's name; one with `weight_norm` is still one layer."""
+    layer, parametrized, _ = name.partition(".parametrizations.")
+    return layer if parametrized else name.rpartition(".")[0]

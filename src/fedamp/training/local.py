@@ -195,7 +195,7 @@ class LocalTraining(ABC):
 
         Not by a direction of 0: momentum, weight decay and a pull would move them all the same.
         """
-        if self.only is None or w.shape[1] != len(self.only.params):
+        if self.only is None:
             self.config.optimizer.step(w, move, moments, t, pull)
             return
         before = w.clone()
