@@ -1,13 +1,15 @@
 """All methods with the same effort: the runs behind the comparison in docs/methods.md.
 
-In each setting every method gets three trials on validation samples, then it runs with three seeds and the value that
-validation chose. Twins, which differ in the model they are scored at, share their runs; each chooses for itself.
+In each setting every method gets five trials on validation samples: three learning rates, and then, at the best of
+them, two more values of its own knob; a method without one gets two more rates around the best. Then it runs with three
+seeds and what validation chose. Twins, which differ in the model they are scored at, share their runs as far as they
+agree; each chooses for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fedamp.config import Named
@@ -19,40 +21,46 @@ from paper import results
 from paper.experiments import CHOICE_SEED, SEEDS, Cell
 
 Value = float | int | str
-Trials = tuple[str, tuple[Value, ...]]
-"""A knob, and the three values of it that are tried."""
+Knob = tuple[str, tuple[Value, Value]]
+"""A parameter of a method, and the two values of it that are tried besides its default."""
 
-LR = "lr"
-RATES: Trials = (LR, (3e-4, 1e-3, 3e-3))
-SGD_RATES: Trials = (LR, (0.03, 0.1, 0.3))
+RATES = {"adam": (3e-4, 1e-3, 3e-3), "sgd": (0.03, 0.1, 0.3)}
+"""The learning rates that are tried first, by the optimiser that a method has."""
 
-KNOBS: dict[str, Trials] = {
-    "fedprox": ("mu", (1e-3, 1e-2, 1e-1)),
-    "per-fedavg": ("alpha", (1e-3, 3e-3, 1e-2)),
-    "ditto": ("lam", (0.01, 0.1, 1.0)),
-    "mr-mtl": ("lam", (1e-3, 1e-2, 1e-1)),
-    "fedper": ("head", (1, 2, 3)),
-    "fedrep": ("head_epochs", (1, 2, 4)),
-    "fedala": ("layers", (1, 2, 3)),
-    "fedamp": ("sigma", (1.0, 10.0, 100.0)),
-    "heurfedamp": ("sigma", (1.0, 10.0, 100.0)),
-    "pfedgraph": ("alpha", (0.8, 2.5, 8.0)),
-    "fedfomo": ("models", (3, 5, 10)),
-    "ifca": ("clusters", (2, 3, 5)),
-    "cfl": ("eps1", (0.5, 0.7, 0.9)),
+AROUND = (0.55, 1.8)
+"""By these a method without a knob multiplies its best rate, to try two more."""
+
+KNOBS: dict[str, Knob] = {
+    "fedprox": ("mu", (1e-3, 1e-1)),
+    "per-fedavg": ("alpha", (3e-3, 1e-2)),
+    "apfl": ("mixture", (0.1, 0.9)),
+    "ditto": ("lam", (0.1, 1.0)),
+    "mr-mtl": ("lam", (1e-3, 1e-1)),
+    "pfedme": ("lam", (2.0, 15.0)),
+    "fedper": ("head", (2, 3)),
+    "fedrep": ("head_epochs", (1, 4)),
+    "fedala": ("layers", (2, 3)),
+    "fedamp": ("sigma", (1.0, 10.0)),
+    "heurfedamp": ("sigma", (10.0, 100.0)),
+    "pfedgraph": ("alpha", (2.5, 8.0)),
+    "fedfomo": ("models", (3, 10)),
+    "ifca": ("clusters", (3, 5)),
+    "cfl": ("eps1", (0.5, 0.9)),
 }
-"""The knob of each method that has one of its own; the rest tune their learning rate, as do those that need SGD."""
+"""The knob of each method that has one of its own."""
 
-OF_MODEL: dict[str, dict[str, Trials]] = {
+OF_MODEL: dict[str, dict[str, Knob | None]] = {
     "mlp": {
         # Between the digits' models squared distances are about 1.5, in runs with CHOICE_SEED.
-        "fedamp": ("sigma", (0.1, 1.0, 10.0)),
+        "fedamp": ("sigma", (0.1, 1.0)),
         # It has two layers: a head of both would be all of the model.
-        "fedper": RATES,
-        "fedala": ("eta", (0.1, 1.0, 10.0)),
+        "fedper": None,
+        "fedala": ("eta", (0.1, 10.0)),
     }
 }
 """What is tried instead where a model asks for other values."""
+
+TRIALS = len(RATES["adam"]) + len(AROUND)
 
 VALIDATION = 0.2
 
@@ -82,7 +90,7 @@ def _images(data: str, setting: str, **changes: Any) -> dict[str, Any]:
 _DIGITS = {"data": "digits", "setting": "practical", "clients": 20, "model": "mlp", "rounds": 30}
 _NORM = {"model": {"name": "cnn-small", "norm": True}, "rounds": 20}
 PLACES: dict[str, Setting] = {
-    "peers-digits": Setting("digits, practical, perceptron", _DIGITS),
+    "peers-digits": Setting("digits, practical", _DIGITS),
     "peers-norm": Setting(
         "digits, practical, convolutions with BatchNorm",
         {**_DIGITS, **_NORM},
@@ -99,6 +107,9 @@ PLACES: dict[str, Setting] = {
 NAMES = list(PLACES)
 TIME = "peers-time"
 NEED_NORM = ("fedbn",)
+LR = "lr"
+TRIAL = "tune-"
+"""How the label of a trial begins."""
 
 
 def compared(name: str) -> list[str]:
@@ -113,37 +124,88 @@ def trained_as(method: str) -> str:
     return twins.trained_as(method) or method
 
 
-def trials_of(name: str, method: str) -> Trials:
-    """Return what is tried for a method in a setting."""
+def knob_of(name: str, method: str) -> Knob | None:
+    """Return the knob of a method in a setting, with the two values besides its default; None where it has none."""
     run = trained_as(method)
-    kind = METHODS[run]
-    if kind.plain_sgd_only or (run not in KNOBS and kind.optimizer == "sgd"):
-        return SGD_RATES
-    return OF_MODEL.get(PLACES[name].model, {}).get(run) or KNOBS.get(run, RATES)
+    instead = OF_MODEL.get(PLACES[name].model, {})
+    return instead[run] if run in instead else KNOBS.get(run)
 
 
-def chosen(name: str, method: str) -> Value | None:
-    """Return the value that validation chose, at the model that the method is scored at; None until all are tried.
-
-    Of values that are equally good, the first.
-    """
-    scores = {}
-    for value in trials_of(name, method)[1]:
-        result = results.read(name, trial_label(name, method, value))
-        if result is None:
-            return None
-        scores[value] = result["validation"][METHODS[method].scored]
-    return max(scores, key=lambda value: scores[value])
+def default_of(method: str, parameter: str) -> Value:
+    """Return the default of a method's parameter."""
+    value: Value = parameters_of(method)[parameter]
+    return value
 
 
-def label_of(name: str, method: str, value: Value) -> str:
-    """Return the name of a method's runs with one value of its knob, without the seed."""
-    return f"{trained_as(method)}-{trials_of(name, method)[0]}-{value if isinstance(value, str) else f'{value:g}'}"
+def parameters_of(method: str) -> dict[str, Any]:
+    """Return all parameters of a method with their defaults."""
+    return {each.name: each.default for each in fields(METHODS[method])}
 
 
-def trial_label(name: str, method: str, value: Value) -> str:
-    """Return the name of the run in which a value is tried."""
-    return f"tune-{label_of(name, method, value)}"
+@dataclass(frozen=True)
+class Choice:
+    """A learning rate, and a value of the method's knob: None is the default."""
+
+    lr: float
+    own: Value | None = None
+
+
+def first_trials(method: str) -> list[Choice]:
+    """Return what is tried first: learning rates."""
+    return [Choice(rate) for rate in RATES[METHODS[trained_as(method)].optimizer]]
+
+
+def second_trials(name: str, method: str) -> list[Choice]:
+    """Return what is tried at the best of the first rates; nothing until it is known."""
+    best = best_of(name, method, first_trials(method))
+    if best is None:
+        return []
+    knob = knob_of(name, method)
+    if knob is None:
+        return [Choice(float(f"{best.lr * factor:.2g}")) for factor in AROUND]
+    return [Choice(best.lr, value) for value in knob[1]]
+
+
+def trials_of(name: str, method: str) -> list[Choice]:
+    """Return all that is tried for a method in a setting, as far as it is known already."""
+    return [*first_trials(method), *second_trials(name, method)]
+
+
+def chosen(name: str, method: str) -> Choice | None:
+    """Return what validation chose; None until all is tried."""
+    tried = trials_of(name, method)
+    return best_of(name, method, tried) if len(tried) == TRIALS else None
+
+
+def best_of(name: str, method: str, tried: Iterable[Choice]) -> Choice | None:
+    """Return the best on validation samples, of equals the first; None until all are tried."""
+    scores = validated(name, method, tried)
+    return None if scores is None else max(scores, key=lambda choice: scores[choice])
+
+
+def validated(name: str, method: str, tried: Iterable[Choice]) -> dict[Choice, float] | None:
+    """Return the accuracies on validation samples, at the model that the method is scored at; None until all are."""
+    found = {choice: results.read(name, trial_label(name, method, choice)) for choice in tried}
+    scored = METHODS[method].scored
+    scores = {choice: result["validation"][scored] for choice, result in found.items() if result is not None}
+    return scores if len(scores) == len(found) else None
+
+
+def label_of(name: str, method: str, choice: Choice) -> str:
+    """Return the name of a method's runs with what was chosen, without the seed; a default is not in it."""
+    knob = knob_of(name, method)
+    own = "" if knob is None or choice.own is None else f"-{knob[0]}-{short(choice.own)}"
+    return f"{trained_as(method)}-{LR}-{short(choice.lr)}{own}"
+
+
+def trial_label(name: str, method: str, choice: Choice) -> str:
+    """Return the name of the run in which something is tried."""
+    return f"{TRIAL}{label_of(name, method, choice)}"
+
+
+def short(value: Value) -> str:
+    """Return a value as a label and a table have it."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def table(name: str) -> list[Cell]:
@@ -158,32 +220,42 @@ def table(name: str) -> list[Cell]:
     return cells + [cell for seed in SEEDS[1:] for method in methods for cell in _runs(name, method, seed)]
 
 
+def _sharing(name: str, method: str) -> list[str]:
+    """Return the methods of a table that this one's runs serve."""
+    return [each for each in compared(name) if trained_as(each) == method]
+
+
 def _trials(name: str, method: str) -> Iterator[Cell]:
-    knob, tried = trials_of(name, method)
-    for value in tried:
-        values = values_of(name, method, CHOICE_SEED, {knob: value}, trial=True)
-        yield Cell(name, trial_label(name, method, value), values, keeps_weights=False)
+    """Return the trials of a method and of its twins."""
+    tried = [*first_trials(method), *(one for each in _sharing(name, method) for one in second_trials(name, each))]
+    for choice in dict.fromkeys(tried):
+        values = values_of(name, method, CHOICE_SEED, choice, trial=True)
+        yield Cell(name, trial_label(name, method, choice), values, keeps_weights=False)
 
 
 def _runs(name: str, method: str, seed: int) -> Iterator[Cell]:
     """Return the runs of a method and of its twins with what each of them chose."""
-    sharing = [each for each in compared(name) if trained_as(each) == method]
-    found = dict.fromkeys(value for each in sharing if (value := chosen(name, each)) is not None)
-    for value in found:
-        values = values_of(name, method, seed, {trials_of(name, method)[0]: value})
-        yield Cell(name, f"{label_of(name, method, value)}-seed{seed}", values, keeps_weights=False)
+    found = dict.fromkeys(one for each in _sharing(name, method) if (one := chosen(name, each)) is not None)
+    for choice in found:
+        values = values_of(name, method, seed, choice)
+        yield Cell(name, f"{label_of(name, method, choice)}-seed{seed}", values, keeps_weights=False)
 
 
-def values_of(
-    name: str, method: str, seed: int, knob: Mapping[str, Value] | None = None, trial: bool = False
-) -> dict[str, Any]:
-    """Return the configuration of a run; a trial has half the rounds and holds out validation samples."""
+def values_of(name: str, method: str, seed: int, choice: Choice | None = None, trial: bool = False) -> dict[str, Any]:
+    """Return the configuration of a run; a trial has half the rounds and holds out validation samples.
+
+    Optimiser, learning rate and all parameters of the method are in it, defaults too: were a default changed later, a
+    result with the old one could be told from a current one.
+    """
     values = dict(PLACES[name].values)
     rounds = values["rounds"] // 2 if trial else values["rounds"]
-    own = dict(knob or {})
-    rate = {LR: own.pop(LR)} if LR in own else {}
+    kind, own = METHODS[method], parameters_of(method)
     if method in ("fedamp", "heurfedamp"):
         # In these few rounds alpha falls as far as in the paper's 90; the oracle knows what no deployment does.
-        own = {"alpha_every": max(1, round(rounds / 3)), "self_weight": "uniform", **own}
+        own |= {"alpha_every": max(1, round(rounds / 3)), "self_weight": "uniform"}
+    knob = knob_of(name, method)
+    if choice is not None and choice.own is not None and knob is not None:
+        own[knob[0]] = choice.own
+    rate = {"optimizer": kind.optimizer, LR: kind.lr if choice is None else choice.lr}
     held_out = {"validation": VALIDATION} if trial else {}
     return {**values, **rate, **held_out, "rounds": rounds, "method": Named(method, own), "seed": seed}

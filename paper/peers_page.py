@@ -2,47 +2,53 @@
 
     python -m paper.peers_page
 
-It stands between two markers; all that is outside of them stays. A cell that was not run says so.
+It stands between two markers; all that is outside of them stays. What was not run says so.
 """
 
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedamp.methods import METHODS
-from fedamp.methods.base import GROUPS
 from fedamp.records.summaries import worse_off
 from paper import peers, results
 from paper.experiments import CHOICE_SEED, SEEDS
-from paper.outcomes import NOT_RUN, score, scores_of_label
-from paper.provenance import surroundings
+from paper.outcomes import NOT_RUN, scores_of_label
+from paper.provenance import where
 
 PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 BEGIN, END = "<!-- written by python -m paper.peers_page -->\n", "<!-- end of the comparison -->"
 NOTHING = "–"
+NOTHING_RUN = "Not run yet."
+WIDTH = 118
 PROBED = 2
-"""Rounds that say nothing about the time of later ones: in the first a GPU prepares, and AutoAMP's clients probe."""
+"""Rounds that say nothing about the time of later ones: in the first a GPU prepares, and AutoAMP's clients probe; in
+the second FedALA's clients learn their weights for the first time."""
 
 HOW = """\
-Every method gets the same effort in each setting: three trials on validation samples (a fifth of the training samples,
-seed {choice_seed}, which no table has, half the rounds), then runs with seeds {seeds} and the value that validation
-chose. Tried are three values of the method's own knob; the learning rates 3e-4, 1e-3 and 3e-3 where it has none; 0.01,
-0.03 and 0.1 where it needs SGD. All else is each method's default, but for FedAMP and HeurFedAMP: alpha falls after
-each third of the run, as in the paper's 90 rounds, and the self weight is 1/m, since the paper's is an oracle's: it
-knows the true groups, which no deployment does. Twins (`fedavg` and `fedavg-ft`, and so on) share their runs, and each
-chooses for itself.
+Every method gets the same effort in each setting: five trials on validation samples ({validation:.0%} of the training
+samples, seed {choice_seed}, which no table has, half the rounds), then runs with seeds {seeds} and what validation
+chose, at the model that the method is scored at; of equals the first. First it tries the learning rates {adam} (with
+SGD, where the method needs it: {sgd}), with its own knob at its default; then, at the best of these rates, two more
+values of its knob, as the table below says. A method without a knob tries two more rates instead: the best one times
+{around}. All else is each method's default, but for FedAMP and HeurFedAMP: alpha falls after each third of the run, as
+in the paper's 90 rounds, and the self weight is 1/m, since the paper's is an oracle's: it knows the true groups, which
+no deployment does. Twins ({twins}) share their runs as far as they agree, and each chooses for itself.
+
+{knobs}
 
 BMTA is the best, over the rounds, of the mean test accuracy over the clients, at the model that a method is scored at.
 *Worst client* is the lowest accuracy in that round, and *worse off* the number of clients with a lower one than
 Separate gives them, with the same seed and so the same split. All are means over the seeds (a figure in brackets says
-how many, where not all were run); accuracies in %; the best is bold.
+how many, where not all were run); accuracies in %. The best is bold where all methods were run with equally many seeds.
 
-{surroundings}. What is missing is run by one command, in as many processes at once as the machine has room for (the
-time alone on the machine), and written here by the next:
+{surroundings} What is missing is run by these commands, in as many processes at once as the machine has room for (the
+time alone on the machine), and written here by the last:
 
 ```bash
 python -m paper.run {tables} \\
@@ -50,6 +56,11 @@ python -m paper.run {tables} \\
 python -m paper.run {time} --data-dir DIR
 python -m paper.peers_page
 ```"""
+
+COSTS = """\
+A round's seconds are the median of those after the first {probed} rounds on {title}, one process alone on the machine,
+scoring included{device}. So what is done only in the beginning is not in them: AutoAMP's probing, and the first time
+that FedALA's clients learn their weights. MB are of one client in one round, in float32, the mean over all rounds."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +82,8 @@ def outcome(name: str, method: str) -> Outcome:
     """Return what a method reached in a setting."""
     scores, alone = scores_of(name, method), scores_of(name, "separate")
     both = [seed for seed in scores if seed in alone and method != "separate"]
-    value = peers.chosen(name, method)
     return Outcome(
-        chosen=NOT_RUN if value is None else f"{peers.trials_of(name, method)[0]} {_short(value)}",
+        chosen=_chosen(name, method),
         scores=scores,
         worst=[min(one["per_client"]) for one in scores.values()],
         worse_off=[float(worse_off(scores[seed]["per_client"], alone[seed]["per_client"])) for seed in both],
@@ -82,36 +92,74 @@ def outcome(name: str, method: str) -> Outcome:
 
 def scores_of(name: str, method: str) -> dict[int, dict[str, Any]]:
     """Return a method's scores with what validation chose for it, by seed."""
-    value = peers.chosen(name, method)
-    return {} if value is None else scores_of_label(name, peers.label_of(name, method, value), METHODS[method].scored)
+    choice = peers.chosen(name, method)
+    if choice is None:
+        return {}
+    return scores_of_label(name, peers.label_of(name, method, choice), METHODS[method].scored)
+
+
+def _chosen(name: str, method: str) -> str:
+    """Return what validation chose in words, and whether it had no preference."""
+    choice = peers.chosen(name, method)
+    if choice is None:
+        return NOT_RUN
+    knob = peers.knob_of(name, method)
+    words = f"{peers.LR} {peers.short(choice.lr)}"
+    if knob is not None:
+        own = peers.default_of(method, knob[0]) if choice.own is None else choice.own
+        words += f", {knob[0]} {peers.short(own)}"
+    scores = peers.validated(name, method, peers.trials_of(name, method)) or {}
+    return f"{words} (all equal)" if len(set(scores.values())) == 1 else words
 
 
 def details(name: str) -> str:
     """Return a setting's table."""
     methods = peers.compared(name)
     found = {method: outcome(name, method) for method in methods}
+    if not any(one.scores for one in found.values()):
+        return NOTHING_RUN
     clients = peers.PLACES[name].values["clients"]
+    others = [one.worse_off for method, one in found.items() if method != "separate"]
     columns = [
-        _column([one.bmta for one in found.values()], max, texts=[score(one.scores) for one in found.values()]),
+        _column([one.bmta for one in found.values()], max, spread=True),
         _column([one.worst for one in found.values()], max, digits=1),
-        _column([one.worse_off for one in found.values()], min, digits=1),
+        _column(others, min, digits=1),
+        [one.chosen for one in found.values()],
     ]
     if "separate" in methods:
-        columns[2][methods.index("separate")] = NOTHING
-    columns.append([one.chosen for one in found.values()])
-    heads = ["BMTA", "worst client", f"worse off of {clients}", "chosen"]
-    return _table(methods, heads, columns)
+        columns[2].insert(methods.index("separate"), NOTHING)
+    return _table(methods, ["BMTA", "worst client", f"worse off of {clients}", "chosen"], columns)
 
 
 def overview() -> str:
-    """Return the mean BMTA of all methods in all settings side by side, and what a round costs."""
+    """Return the mean BMTA of all methods side by side, in all settings in which anything was run."""
     names = [name for name, place in peers.PLACES.items() if place.trials and place.methods is None]
-    methods = [method for method in METHODS if method not in peers.NEED_NORM]
-    methods = [method for group in GROUPS for method in methods if METHODS[method].group == group]
-    columns = [_column([outcome(name, method).bmta for method in methods], max) for name in names]
-    columns += [[_cost(method, part) for method in methods] for part in ("seconds", "up", "down")]
-    heads = [*(peers.PLACES[name].title for name in names), "s a round", "MB up", "MB down"]
-    return _table(methods, heads, columns)
+    methods = peers.compared(names[0])
+    found = {name: [outcome(name, method).bmta for method in methods] for name in names}
+    run = {peers.PLACES[name].title: of_methods for name, of_methods in found.items() if any(of_methods)}
+    if not run:
+        return NOTHING_RUN
+    missing = [peers.PLACES[name].title for name in names if not any(found[name])]
+    text = _table(methods, list(run), [_column(of_methods, max) for of_methods in run.values()])
+    return f"{text}\n\nNot run yet: {'; '.join(missing)}." if missing else text
+
+
+def costs() -> str:
+    """Return what a round of each method costs."""
+    methods = peers.compared(peers.TIME)
+    runs = _used([peers.TIME])
+    if not runs:
+        return NOTHING_RUN
+    columns = [[_cost(method, part) for method in methods] for part in ("seconds", "up", "down")]
+    device = "; ".join(dict.fromkeys(f"{run['device']}, {run['description']['precision']}" for run in runs))
+    about = COSTS.format(probed=PROBED, title=peers.PLACES["peers-fmnist-practical"].title, device=f" ({device})")
+    return f"{_table(methods, ['s a round', 'MB up', 'MB down'], columns)}\n\n{_filled(about)}"
+
+
+def _used(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the results of all runs that these tables use."""
+    found = (results.read(name, cell.label) for name in names for cell in peers.table(name))
+    return [result for result in found if result is not None]
 
 
 def _cost(method: str, part: str) -> str:
@@ -128,20 +176,24 @@ def _column(
     values: Sequence[Sequence[float]],
     best: Callable[[list[float]], float],
     digits: int = 2,
-    texts: Sequence[str] | None = None,
+    spread: bool = False,
 ) -> list[str]:
-    """Return the means over the seeds, or other texts for them, the best in bold."""
+    """Return the means over the seeds, with their deviation if asked for; the best is bold if all have as many."""
     means = [round(statistics.mean(of_seeds), digits) if of_seeds else None for of_seeds in values]
-    shown = [_mean(of_seeds, digits) for of_seeds in values] if texts is None else texts
     known = [mean for mean in means if mean is not None]
-    return [f"**{text}**" if known and mean == best(known) else text for mean, text in zip(means, shown, strict=True)]
+    comparable = len(known) == len(values) and len({len(of_seeds) for of_seeds in values}) == 1
+    texts = [_mean(of_seeds, digits, spread) for of_seeds in values]
+    return [
+        f"**{text}**" if comparable and mean == best(known) else text for mean, text in zip(means, texts, strict=True)
+    ]
 
 
-def _mean(of_seeds: Sequence[float], digits: int) -> str:
+def _mean(of_seeds: Sequence[float], digits: int, spread: bool = False) -> str:
     if not of_seeds:
         return NOT_RUN
     few = "" if len(of_seeds) == len(SEEDS) else f" ({len(of_seeds)})"
-    return f"{statistics.mean(of_seeds):.{digits}f}{few}"
+    deviation = f" ± {statistics.stdev(of_seeds):.{digits}f}" if spread and len(of_seeds) > 1 else ""
+    return f"{statistics.mean(of_seeds):.{digits}f}{deviation}{few}"
 
 
 def _table(methods: Sequence[str], heads: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
@@ -155,25 +207,58 @@ def _table(methods: Sequence[str], heads: Sequence[str], columns: Sequence[Seque
     return "\n".join(lines)
 
 
-def _short(value: peers.Value) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+def knobs() -> str:
+    """Return which knobs are tried at which values; a model that asks for others has its own lines."""
+    lines = ["| method | knob | default | also tried |", "|---|---|---:|---:|"]
+    instead = {(run, model): knob for model, of_runs in peers.OF_MODEL.items() for run, knob in of_runs.items()}
+    for run, knob in peers.KNOBS.items():
+        lines.append(_knob(f"`{run}`", run, knob))
+        lines += [_knob(f"`{run}`, model `{model}`", run, knob) for (of, model), knob in instead.items() if of == run]
+    return "\n".join(lines)
+
+
+def _knob(title: str, run: str, knob: peers.Knob | None) -> str:
+    if knob is None:
+        return f"| {title} | none: two more rates | {NOTHING} | {NOTHING} |"
+    default, others = peers.default_of(run, knob[0]), ", ".join(peers.short(value) for value in knob[1])
+    return f"| {title} | `{knob[0]}` | {peers.short(default)} | {others} |"
+
+
+def _listed(values: Sequence[peers.Value], last: str = "and") -> str:
+    texts = [peers.short(value) for value in values]
+    return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
+
+
+def _filled(text: str) -> str:
+    """Return paragraphs of prose with lines of one width; tables and commands stay as they are."""
+    parts = text.split("\n\n")
+    return "\n\n".join(
+        part
+        if part.startswith(("|", "```"))
+        else textwrap.fill(part.replace("\n", " "), WIDTH, break_long_words=False, break_on_hyphens=False)
+        for part in parts
+    )
 
 
 def block() -> str:
     """Return the whole comparison."""
     names = [name for name, place in peers.PLACES.items() if place.trials]
+    shared = [f"`{peers.trained_as(each)}` and `{each}`" for each in METHODS if peers.trained_as(each) != each]
+    used = where(_used(names))
     how = HOW.format(
+        validation=peers.VALIDATION,
         choice_seed=CHOICE_SEED,
-        seeds=" to ".join(str(seed) for seed in (SEEDS[0], SEEDS[-1])),
-        surroundings=surroundings(peers.NAMES),
-        tables=" ".join(names),
+        seeds=_listed(SEEDS),
+        adam=_listed(peers.RATES["adam"]),
+        sgd=_listed(peers.RATES["sgd"]),
+        around=_listed(peers.AROUND),
+        twins=", ".join(shared),
+        knobs=knobs(),
+        surroundings=f"In the tables are {used}." if used else "No run yet.",
+        tables=textwrap.fill(" ".join(names), 90, break_on_hyphens=False).replace("\n", " \\\n    "),
         time=peers.TIME,
     )
-    about_time = (
-        "A round's seconds are the median of the later rounds on FMNIST, practical, one process alone on the machine,\n"
-        "scoring included; MB are of one client in one round, in float32."
-    )
-    parts = [how, f"BMTA in all settings, and what a round costs:\n\n{overview()}\n\n{about_time}"]
+    parts = [_filled(how), f"### BMTA in all settings\n\n{overview()}", f"### What a round costs\n\n{costs()}"]
     parts += [f"### {_title(name)}\n\n{details(name)}" for name in names]
     return "\n\n".join(parts)
 

@@ -13,12 +13,19 @@ from pathlib import Path
 
 from paper.all_tables import table
 from paper.experiments import Cell
+from paper.peers import TRIAL
 
 
 def missing(tables: Sequence[str], only: str = "") -> list[Cell]:
-    """Return the cells without a result that do not wait for tuning, in order; `only`: labels that begin like this."""
-    cells = [cell for name in tables for cell in table(name)]
-    return [cell for cell in cells if cell.label.startswith(tuple(only.split(","))) and not cell.path.exists()]
+    """Return the cells without a result that do not wait for tuning, in order; `only`: labels that begin like this.
+
+    A method's trials go with its runs: `only` may have their labels with or without what trials begin with.
+    """
+    cells = [cell for name in tables for cell in table(name) if not cell.path.exists()]
+    wanted = tuple(only.split(","))
+    return [
+        cell for cell in cells if cell.label.startswith(wanted) or cell.label.removeprefix(TRIAL).startswith(wanted)
+    ]
 
 
 @contextlib.contextmanager

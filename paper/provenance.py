@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from paper import results
 from paper.experiments import NAMES
 from paper.outcomes import TITLES
 
 
-def surroundings(tables: Collection[str] = NAMES) -> str:
-    """Return on which devices, with which torch and in which precision the runs of these tables were made."""
+def where(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Return on which devices, with which torch and in which precision these results were made; "" for none."""
     counts: dict[tuple[str, ...], int] = {}
-    for table, _, result in results.read_all():
-        if table not in tables:
-            continue
+    for result in runs:
         key = (result["device"], f"torch {result['torch']}", result["description"]["precision"])
         counts[key] = counts.get(key, 0) + 1
-    lines = (f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in counts.items())
-    return "; ".join(lines) or "No run yet"
+    return "; ".join(f"{count} {'run' if count == 1 else 'runs'} on {', '.join(key)}" for key, count in counts.items())
+
+
+def surroundings() -> str:
+    """Return where the runs of the paper's tables were made."""
+    return where(result for table, _, result in results.read_all() if table in NAMES) or "No run yet"
 
 
 def stopped() -> str:

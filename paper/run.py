@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
     parser.add_argument("--data-dir", type=Path, help="where the data sets are")
-    parser.add_argument("--only", default="", help="beginnings of the labels to run, separated by commas")
+    parser.add_argument("--only", default="", help="beginnings of the labels to run, separated by commas; trials too")
     parser.add_argument("--runs", type=Path, help="where runs are kept until they are finished")
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="stop after that; only runs of 600 rounds keep a part"
