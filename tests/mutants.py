@@ -483,7 +483,7 @@ MUTANTS = (
     ),
     Mutant(
         "methods/fedrep.py",
-        "max(1, local.epochs - self.head_epochs)",
+        "max(1, local.epochs - first)",
         "local.epochs",
         "tests/methods/test_personal_parts.py -k splits",
     ),

@@ -77,6 +77,7 @@ def fedper(loop, local, i, start):
 
 
 def fedrep(loop, local, i, start):
+    """Two of a round's three epochs are the head's."""
     fitted = loop.train(start, local.again(1, epochs=2).batches(i), HEAD)
     return loop.train(fitted, local.again(0, epochs=1).batches(i), loop.w.keys() - HEAD)
 
@@ -84,6 +85,7 @@ def fedrep(loop, local, i, start):
 LOOPS = {
     "fedper": (FedPer(), HEAD, fedper),
     "fedrep": (FedRep(head_epochs=2), HEAD, fedrep),
+    "fedrep, mostly head": (FedRep(head_epochs=7), HEAD, fedrep),
     "fedbn": (FedBN(), NORM, fedper),
 }
 
@@ -243,11 +245,17 @@ def test_what_would_be_sent_next_is_scored_as_it_will_be(method):
 
 @pytest.mark.parametrize(
     ("batching", "head", "body"),
-    [(Batching(4, epochs=5), 2, 3), (Batching(4, epochs=1), 2, 1), (Batching(4, steps=7), 2, None)],
+    [
+        (Batching(4, epochs=5), 3, 2),
+        (Batching(4, epochs=3), 2, 1),
+        (Batching(4, epochs=2), 1, 1),
+        (Batching(4, epochs=1), 1, 1),
+        (Batching(4, steps=7), 3, None),
+    ],
     ids=str,
 )
 def test_fedrep_splits_a_rounds_epochs(batching, head, body, monkeypatch):
-    a = Federation.of("fedrep", SIZES, batching=batching)
+    a = Federation.of(FedRep(head_epochs=3), SIZES, batching=batching)
     local, asked = a.trainer.local(a.clients, 1), []
     again = type(local).again
 

@@ -4,9 +4,9 @@
 
 Symbols: w the global model (FedAvg's), w_i the client's, A_i its weights: learned for the last layers, 1 in all others.
 Source: Zhang et al., "FedALA: Adaptive Local Aggregation for Personalized Federated Learning", AAAI 2023, Algorithm 1.
-A_i begins at 1. The first time, the authors learn it until the loss rests, in their code for at least 11 passes; here
-it is `first_passes`. They draw another 80% of the samples in each round; here they are always the same. Their code
-tests where a round's training starts; we, as elsewhere, where it ends. BatchNorm's statistics are those of w.
+A_i begins at 1. The first time, the authors learn it until the loss stops changing, in their code for at least 11
+passes, and they draw other samples, 80%, in each round; here they are `first_passes` passes, always on the same 80%.
+Their code tests where a round's training starts; we, as elsewhere, where it ends. BatchNorm's statistics are w's.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,10 @@
 
 Symbols: theta the body (the representation), averaged as in FedAvg, h_i the client's head. Source: Collins et al.,
 "Exploiting Shared Representations for Personalized Federated Learning", ICML 2021, Algorithm 1. The authors train 10
-epochs of the head and 1 or 5 of the body, in minibatches of 10; their code splits a round's epochs, and so do we: a
-round costs what it does for other methods. Their bodies count alike on CIFAR and MNIST; ours by samples, as on FEMNIST.
+epochs of the head and 1 or 5 of the body, in minibatches of 10; their code splits a round's epochs, and so do we: from
+two epochs on, a round takes as many as for other methods. With one, each phase has one; where a round is a number of
+steps, the body has all of them after the head's epochs. Their bodies count alike on CIFAR and MNIST; ours by samples,
+as on FEMNIST.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ class FedRep(FedPer):
 
     head_epochs: int = about(
         2,
-        "Epochs of a round in which the head is trained; the body has the rest of them, at least one.",
+        "Epochs of a round in which the head is trained, at most all but one; the body has the rest. Of a single epoch "
+        "both have one; where a round is a number of steps, the body has all of them, after the head's epochs.",
         unit="epochs",
         range="1 or more",
         source="Collins et al. 2021, Algorithm 1, tau, is 10; 2 is from validation on the digits (practical setting, 5 "
@@ -40,7 +43,9 @@ class FedRep(FedPer):
     def train(self, w: Rows, local: Local) -> Rows:
         """Train the head with the body frozen, then the body with the head frozen."""
         head = self.at_home(local)
-        # Where a round is a number of steps, the body has all of them.
-        rest = None if local.epochs is None else max(1, local.epochs - self.head_epochs)
-        fitted = local.again(1, epochs=self.head_epochs, only=head).run(w, descent)
+        first, rest = self.head_epochs, None  # where a round is a number of steps, the body has all of them
+        if local.epochs is not None:
+            first = min(self.head_epochs, max(1, local.epochs - 1))
+            rest = max(1, local.epochs - first)
+        fitted = local.again(1, epochs=first, only=head).run(w, descent)
         return local.again(0, epochs=rest, only=~head).run(fitted, descent)
