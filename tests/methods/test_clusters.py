@@ -186,6 +186,24 @@ def test_cfl_as_its_algorithm(method):
             torch.testing.assert_close(message["w"].params[i], models[c], rtol=1e-9, atol=1e-9)
 
 
+def leaves(updates, samples):
+    method = CFL(eps1=1e3, eps2=0.0, limits="absolute")  # it is time in any case
+    return method.leaving(torch.tensor(updates).double(), torch.tensor(samples).double()[:, None], 0.0, 0.0).tolist()
+
+
+def test_cfl_does_not_split_a_cluster_of_two():
+    assert leaves([[1, 0], [-1, 0]], [5, 6]) == [False, False]
+    assert leaves([[1, 0], [-1, 0], [-1, 0.1]], [5, 6, 7]) == [True, False, False]
+
+
+def test_of_halves_with_as_many_samples_the_one_that_moves_less_leaves_cfl():
+    """Wherever its clients stand."""
+    updates, samples = [[3, 0], [3, 0.1], [-1, 0], [-1, 0.1]], [5, 6, 6, 5]
+    for order in itertools.permutations(range(4)):
+        found = leaves([updates[i] for i in order], [samples[i] for i in order])
+        assert [i for i, left in zip(order, found, strict=True) if left] == [i for i in order if i > 1]
+
+
 # The best halves
 
 

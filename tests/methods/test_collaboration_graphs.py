@@ -290,6 +290,14 @@ def test_a_client_whose_others_are_all_worse_keeps_to_itself():
     assert gain(held.loss(w), held.loss(worse[1]), worse[1].params - w.params).eq(0).all()
 
 
+def test_a_gain_is_finite_whatever_the_losses_are():
+    """An infinite loss of one's own would give the others no shares of 1: inf / inf."""
+    own = torch.tensor([[torch.inf], [torch.nan], [2.0], [2.0], [2.0]], dtype=torch.float64)
+    other = torch.tensor([[1.0], [1.0], [torch.inf], [1.0], [1.0]], dtype=torch.float64)
+    step = torch.tensor([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    assert gain(own, other, step)[:, 0].tolist() == [0.0, 0.0, 0.0, 0.0, 0.2]
+
+
 def test_fedfomo_trains_alone_in_its_first_round():
     """Nobody has a model to show yet, whatever the first models are."""
     a = federation(FedFomo(), own_init=True)

@@ -13,11 +13,11 @@ from federation.inprocess import plan_of, write_silos
 
 QUICK = ["--clients", 5, "--rounds", 1, "--epochs", 1]
 DOUBTS = {
-    ("fedbn", "cnn-small"): "fedbn keeps the normalisations of every client's model at home, and that is nothing of "
-    "this model: it is fedavg here. Choose a model with BatchNorm (cnn-small with model.norm=true, resnet18), or fed",
-    ("fedper", "logistic"): "fedper keeps the last layer of every client's model at home, and that is all of this "
-    "model: it is separate here. Choose a model with more layers (mlp, cnn-small), another `head`, or separate",
-    ("fedrep", "logistic"): "fedrep keeps the last layer of every client's model at home, and that is all",
+    ("fedbn", "cnn-small"): "fedbn keeps the normalisations of every client's model at home; this model has none, "
+    "so this is fedavg. Choose a model with BatchNorm (cnn-small with model.norm=true, resnet18), or fedavg",
+    ("fedper", "logistic"): "fedper keeps the last layer of every client's model at home; that is all of this "
+    "model, so this is separate. Choose a model with more layers (mlp, cnn-small), another `head`, or separate",
+    ("fedrep", "logistic"): "fedrep keeps the last layer of every client's model at home; that is all",
     ("fedala", "logistic"): "fedala mixes the last layer of every client's model with the global one and takes over "
     "the others as they are, and this model has no others. Choose a model with more layers (mlp, cnn-small)",
 }
@@ -41,7 +41,7 @@ def test_it_comes_before_the_rounds(fedamp_command, monkeypatch):
     monkeypatch.setattr("fedamp.runs.watching.watched.play_tracked", play)
     code, _, err = fedamp_command("run", "--method", "fedbn", *QUICK)
     assert code != 0
-    assert "it is fedavg here" in err
+    assert "so this is fedavg" in err
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -52,13 +52,14 @@ def test_no_word_where_the_model_fits(method):
 
 def test_a_head_of_no_layers_gets_a_word():
     (said,) = assemble(RunConfig(method=Named("fedper", {"head": 0}), clients=5)).warnings
-    assert "the last 0 layers of every client's model at home, and that is nothing of this model: it is fedavg" in said
+    assert "the last 0 layers of every client's model at home; this model has none, so this is fedavg-ft. " in said
+    assert said.endswith(", or fedavg-ft"), "its clients keep what they trained"
     (said,) = assemble(RunConfig(method=Named("fedrep", {"head": 2}), clients=5)).warnings
-    assert "the last 2 layers of every client's model at home, and that is all of this model: it is separate" in said
+    assert "the last 2 layers of every client's model at home; that is all of this model, so this is separate" in said
 
 
 def test_from_python_it_is_a_warning():
-    with pytest.warns(FedampWarning, match="it is fedavg here"):
+    with pytest.warns(FedampWarning, match="so this is fedavg"):
         fedamp.run(method="fedbn", clients=5, rounds=1, epochs=1)
 
 
@@ -66,4 +67,4 @@ def test_a_silo_hears_it_too(tmp_path):
     data = write_silos(tmp_path / "data")
     plan = plan_of(data, "fedper", model=Named("logistic"))
     silo = open_silo(SiloConfig(plan, "silo-0", 0, "nowhere:1"), sorted(data.glob("*.npz"))[0], tmp_path / "house")
-    assert any("it is separate here" in each for each in silo.setup.warnings)
+    assert any("so this is separate" in each for each in silo.setup.warnings)

@@ -8,6 +8,7 @@ import pytest
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.methods import METHODS, USUAL
+from fedamp.methods.base import GROUPS
 from fedamp.records.reading import read_runs
 from fedamp.runs import compare
 from fedamp.runs.compare import playing
@@ -92,6 +93,21 @@ def test_separate_is_always_in_it():
     assert compare.method_names("all") == list(METHODS)
     assert compare.method_names("usual") == list(USUAL)
     assert compare.method_names("autoamp, usual") == ["separate", "autoamp", *USUAL[1:-1]]
+
+
+def test_a_groups_name_stands_for_its_methods():
+    assert compare.method_names("clusters, fedamp") == ["separate", "ifca", "cfl", "fedamp"]
+    assert compare.method_names("alone") == ["separate"]
+    for group in GROUPS:
+        mine = {name for name, kind in METHODS.items() if kind.group == group}
+        assert mine
+        assert (
+            set(compare.method_names(group))
+            == set(compare.method_names(group.replace(" ", "-")))
+            == {"separate"} | mine
+        )
+    with pytest.raises(ValueError, match=r"unknown method 'cluster' \(did you mean 'clusters'\?\)"):
+        compare.method_names("cluster")
 
 
 @pytest.mark.many

@@ -116,6 +116,23 @@ def test_what_is_held_out_is_not_trained_on(engine):
     assert (held.loss(w) != kept.loss(w)).any()
 
 
+@pytest.mark.parametrize(("share", "held"), [(1.0, [3, 7, 11, 3, 18]), (0.0, [2, 2, 2, 3, 2])])
+def test_two_samples_are_left_to_train_on_and_two_to_compare_by(share, held):
+    local, _ = training()
+    kept, away = local.held_out(share)
+    assert away.sizes[:, 0].tolist() == held
+    assert kept.sizes[:, 0].tolist() == [size if size < 4 else size - n for size, n in zip(SIZES, held, strict=True)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_pass_of_a_pass_moves_all_columns_again(engine):
+    """The epochs, the optimiser and the rate that were given stay; the number and `only` are each pass's own."""
+    local, w = training(engine)
+    nested = local.again(1, epochs=2, lr=0.02, only=local.head()).again(2)
+    assert nested.only is None
+    assert torch.equal(nested.run(w, descent).params, local.again(2, epochs=2, lr=0.02).run(w, descent).params)
+
+
 def test_the_same_samples_are_held_out_in_every_round():
     a = Federation.of("separate", sizes=SIZES)
     first, later = (a.trainer.local(a.clients, k).held_out(0.3)[1].clients.train for k in (1, 7))
@@ -154,9 +171,16 @@ def test_the_gradients_of_the_parts_have_the_wholes_mean(weighted):
             seen.setdefault("first", []).append(grad(w, part=(1, 2)))
             return whole
 
-        a.trainer.changed(engine=engine).local(a.clients, 1).run(a.state.rows["w"], look)
+        local = a.trainer.changed(engine=engine).local(a.clients, 1)
+        local.run(a.state.rows["w"], look)
         apart = torch.cat(seen["parts"])
         if not weighted:  # a weighted loss is divided by the weights of the samples that it is of
             torch.testing.assert_close(apart, torch.zeros_like(apart), rtol=0, atol=1e-12)
         found.append(torch.cat(seen["first"]))
+        for i in range(3):
+            half, module = local.batches(i)[0][: len(local.batches(i)[0]) // 2], mlp()
+            weight = a.clients.class_weights[i] if weighted else None
+            loss = torch.nn.functional.cross_entropy(module(a.clients.x[half]), a.clients.y[half], weight=weight)
+            expected = torch.cat([each.reshape(-1) for each in torch.autograd.grad(loss, list(module.parameters()))])
+            torch.testing.assert_close(found[-1][i], expected, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)

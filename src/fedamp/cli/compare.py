@@ -26,7 +26,10 @@ def compare_command(
     context: typer.Context,
     methods: Annotated[
         str,
-        Flag(help="Names like fedamp,fedavg-ft; usual: the paper's nine and AutoAMP; all. Separate always takes part."),
+        Flag(
+            help="Names like fedamp,fedavg-ft; usual: the paper's nine and AutoAMP; all; a group of fedamp list methods, "
+            "like clusters or personal-parts. Separate always takes part."
+        ),
     ] = "usual",
     seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,
     against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,

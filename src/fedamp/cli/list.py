@@ -11,18 +11,21 @@ from fedamp.cli.terminal import out
 
 def list_command(
     kind: Annotated[str, typer.Argument(help="methods, data, settings, models, attention or presets.")],
-    name: Annotated[str | None, typer.Argument(help="One of them, to explain its parameters.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One of them, to explain its parameters; or a group of methods, like clusters.")
+    ] = None,
 ) -> None:
     """Show what there is to choose from, with parameters and defaults; or explain one choice."""
     from fedamp.cli.choices import KINDS, entries
+    from fedamp.methods import in_group
 
     checks.one_of("list", kind, [*KINDS, "presets"])
+    if kind == "methods" and (name is None or in_group(name)):
+        _methods(name)
+        return
     found = entries(kind)
     if name is not None:
         checks.one_of(kind.removesuffix("s"), name, [each for each, _, _ in found])
-    if kind == "methods" and name is None:
-        _methods({each: parameters for each, parameters, _ in found})
-        return
     for each, parameters, about in found:
         if name not in (None, each):
             continue
@@ -36,20 +39,20 @@ def list_command(
             out.print(f"    {parameters}", soft_wrap=True)
 
 
-def _methods(parameters: dict[str, str]) -> None:
-    """Print all methods, group by group: what each does, its parameters, and when to use it."""
+def _methods(only: str | None) -> None:
+    """Print all methods group by group, or those of one group: what each does, and when to use it."""
     from fedamp.cli.method_words import by_group
+    from fedamp.methods import in_group
     from fedamp.methods.base import GROUPS
 
-    for number, (group, methods) in enumerate(by_group().items()):
+    chosen = [(group, some) for group, some in by_group().items() if only is None or some[0].name in in_group(only)]
+    for number, (group, methods) in enumerate(chosen):
         if number:
             out.print()
         out.print(Text(group.capitalize(), "bold"))
         out.print(GROUPS[group], soft_wrap=True)
         for each in methods:
             out.print(Text.assemble("  ", (each.name, "bold"), f"  {each.what}"), soft_wrap=True)
-            if parameters[each.name]:
-                out.print(f"      {parameters[each.name]}", soft_wrap=True)
             out.print(f"      when: {each.when}", soft_wrap=True)
 
 

@@ -65,6 +65,16 @@ USUAL = (
 """What is compared unless somebody says otherwise: the paper's nine, and AutoAMP."""
 
 
+def in_group(name: str) -> tuple[str, ...]:
+    """Return the methods of a group, whose name may have hyphens for blanks; none if there is no such group.
+
+    >>> in_group("clusters"), in_group("one-model-for-all")
+    (('ifca', 'cfl'), ('fedavg', 'fedprox', 'scaffold'))
+    """
+    group = name.replace("-", " ")
+    return tuple(each for each, kind in METHODS.items() if kind.group.replace("-", " ") == group)
+
+
 def make_method(name: str, **hyperparameters: Any) -> Method:
     """Return a method by its name; a wrong name or hyperparameter is an error that lists the right ones.
 
@@ -112,5 +122,6 @@ __all__ = [
     "PerFedAvg",
     "Scaffold",
     "Separate",
+    "in_group",
     "make_method",
 ]

@@ -25,7 +25,7 @@ class FedPer(PersonalParts):
 
     head: int = about(
         1,
-        "Layers with weights, counted from the last, that stay at home.",
+        "Layers with weights, counted from the last that the module registers, that stay at home.",
         unit="layers",
         range="0 or more",
         source="Arivazhagan et al. 2019, K_P; 1 is ours, not tuned: the classifier",

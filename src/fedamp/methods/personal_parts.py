@@ -42,13 +42,10 @@ class PersonalParts(FedAvg):
         """Return a warning if nothing of this model stays at home, or all of it."""
         home, (part, cure), name = self.at_home(local).params, self.in_words(), type(self).__name__.lower()
         twin = "fedavg" if self.scored == "received" else "fedavg-ft"
-        share, other = ("all", "separate") if home.all() else ("nothing", twin)
+        share, other = ("that is all of this model", "separate") if home.all() else ("this model has none", twin)
         if home.any() and not home.all():
             return []
-        return [
-            f"{name} keeps {part} of every client's model at home, and that is {share} of this model: it is {other} "
-            f"here. {cure}, or {other}"
-        ]
+        return [f"{name} keeps {part} of every client's model at home; {share}, so this is {other}. {cure}, or {other}"]
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Send everyone the global model; the round tells a client whether it has trained from it already."""

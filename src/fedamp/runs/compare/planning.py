@@ -13,7 +13,8 @@ from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_json
-from fedamp.methods import METHODS, USUAL
+from fedamp.methods import METHODS, USUAL, in_group
+from fedamp.methods.base import GROUPS
 from fedamp.records.differences import differences
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, INPUTS, LINES, SCHEMA
@@ -33,16 +34,17 @@ class Planned:
 
 
 def method_names(text: str) -> list[str]:
-    """Return the methods of a list like `fedamp,fedavg`, in which `usual` stands for the paper's nine and AutoAMP and
-    `all` for all that there are; Separate is always the first.
+    """Return the methods of a list like `fedamp,fedavg`, in which `usual` stands for the paper's nine and AutoAMP,
+    `all` for all that there are and a group's name (`clusters`, `personal-parts`) for its methods; Separate is always
+    the first.
 
     Without it nobody could see whether collaborating helped.
     """
     words = {"all": tuple(METHODS), "usual": USUAL}
     asked = [name.strip() for name in text.split(",") if name.strip()]
-    names = [name for each in asked for name in words.get(each, (each,))]
+    names = [name for each in asked for name in words.get(each) or in_group(each) or (each,)]
     for name in names:
-        checks.one_of("method", name, [*METHODS, *words])
+        checks.one_of("method", name, [*METHODS, *words, *(group.replace(" ", "-") for group in GROUPS)])
     return list(dict.fromkeys(["separate", *names]))
 
 
