@@ -1,15 +1,19 @@
 """A run that makes no sense gets a word before its first round: cause and cure, wherever it is started."""
 
 import pytest
+import torch
+from torch import nn
 
 import fedamp
 from fedamp.config import Named, RunConfig
 from fedamp.errors import FedampWarning
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.silo.round import open_silo
-from fedamp.methods import METHODS
+from fedamp.methods import METHODS, FedAvgFT, FedRep, Separate
 from fedamp.runs.setup import assemble
+from fedamp.training.batches import Batching
 from federation.inprocess import plan_of, write_silos
+from helpers import Federation
 
 QUICK = ["--clients", 5, "--rounds", 1, "--epochs", 1]
 DOUBTS = {
@@ -68,3 +72,22 @@ def test_a_silo_hears_it_too(tmp_path):
     plan = plan_of(data, "fedper", model=Named("logistic"))
     silo = open_silo(SiloConfig(plan, "silo-0", 0, "nowhere:1"), sorted(data.glob("*.npz"))[0], tmp_path / "house")
     assert any("so this is separate" in each for each in silo.setup.warnings)
+
+
+def test_what_is_said_of_fedrep_is_so():
+    """With all layers at home, or none, there is nothing to take turns with."""
+    for head, twin in ((2, Separate()), (0, FedAvgFT())):
+        a, b = (
+            Federation.of(method, sizes=(5, 9, 13), batching=Batching(4, epochs=5))
+            for method in (FedRep(head=head), twin)
+        )
+        for _ in range(3):
+            a.play(), b.play()
+            assert torch.equal(a.models("own"), b.models("own"))
+
+
+def test_statistics_alone_are_a_part_that_stays_at_home():
+    module = nn.Sequential(nn.Linear(6, 7), nn.BatchNorm1d(7, affine=False), nn.Linear(7, 3)).double()
+    a = Federation.of("fedbn", module=module)
+    a.k = 1
+    assert a.method.doubts(a.local_for(torch.arange(4))) == []

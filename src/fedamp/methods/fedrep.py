@@ -43,6 +43,8 @@ class FedRep(FedPer):
     def train(self, w: Rows, local: Local) -> Rows:
         """Train the head with the body frozen, then the body with the head frozen."""
         head = self.at_home(local)
+        if head.params.all() or not head.params.any():  # one of the two would train nothing
+            return super().train(w, local)
         first, rest = self.head_epochs, None  # where a round is a number of steps, the body has all of them
         if local.epochs is not None:
             first = min(self.head_epochs, max(1, local.epochs - 1))

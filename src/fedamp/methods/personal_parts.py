@@ -40,10 +40,10 @@ class PersonalParts(FedAvg):
 
     def doubts(self, local: Local) -> list[str]:
         """Return a warning if nothing of this model stays at home, or all of it."""
-        home, (part, cure), name = self.at_home(local).params, self.in_words(), type(self).__name__.lower()
+        home, (part, cure), name = self.at_home(local), self.in_words(), type(self).__name__.lower()
         twin = "fedavg" if self.scored == "received" else "fedavg-ft"
-        share, other = ("that is all of this model", "separate") if home.all() else ("this model has none", twin)
-        if home.any() and not home.all():
+        share, other = ("that is all of this model", "separate") if home.params.all() else ("this model has none", twin)
+        if (home.params.any() or home.buffers.any()) and not home.params.all():
             return []
         return [f"{name} keeps {part} of every client's model at home; {share}, so this is {other}. {cure}, or {other}"]
 
