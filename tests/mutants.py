@@ -359,6 +359,37 @@ MUTANTS = (
         "return half",
         "tests/methods/test_clusters.py -k 'cfl_as or absent'",
     ),
+    Mutant("methods/cfl.py", "LEAST = 3", "LEAST = 2", "tests/methods/test_clusters.py -k cluster_of_two"),
+    Mutant(
+        "methods/cfl.py",
+        "(float(samples[side].sum()), float(lengths[side].sum()))",
+        "float(samples[side].sum())",
+        "tests/methods/test_clusters.py -k as_many_samples",
+    ),
+    Mutant(
+        "methods/fedfomo.py",
+        "(rate > 0) & rate.isfinite()",
+        "rate > 0",
+        "tests/methods/test_collaboration_graphs.py -k gain_is_finite",
+    ),
+    Mutant(
+        "methods/personal_parts.py",
+        '"fedavg" if self.scored == "received" else "fedavg-ft"',
+        '"fedavg"',
+        "tests/methods/test_doubts.py -k no_layers",
+    ),
+    Mutant(
+        "training/local.py",
+        "min(len(mine) - 2, max(2, round(share * len(mine))))",
+        "max(2, round(share * len(mine)))",
+        "tests/training/test_passes.py -k left_to_train",
+    ),
+    Mutant(
+        "training/local.py",
+        "other.number, other.only = number, only",
+        "other.number, other.only = number, only or self.only",
+        "tests/training/test_passes.py -k pass_of_a_pass",
+    ),
     Mutant(
         "methods/bipartition.py",
         "near.maximum(similarity[order[-1]])",

@@ -27,8 +27,8 @@ def compare_command(
     methods: Annotated[
         str,
         Flag(
-            help="Names like fedamp,fedavg-ft; usual: the paper's nine and AutoAMP; all; a group of fedamp list methods, "
-            "like clusters or personal-parts. Separate always takes part."
+            help="Names like fedamp,fedavg-ft; usual: the paper's nine and AutoAMP; all; a group of fedamp list "
+            "methods, like clusters or personal-parts. Separate always takes part."
         ),
     ] = "usual",
     seeds: Annotated[int, Flag(help="How many seeds, counting up from --seed.")] = 1,

@@ -48,8 +48,8 @@ class FedALA(FedAvg):
     )
     layers: int = about(
         1,
-        "Layers with weights, counted from the last that the module registers, that are mixed; all others are the global "
-        "model's.",
+        "Layers with weights, counted from the last that the module registers, that are mixed; all others are the "
+        "global model's.",
         unit="layers",
         range="1 or more",
         source="Zhang et al. 2023, p; the authors' code mixes the last 2 tensors: one layer's weight and bias",
