@@ -496,8 +496,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/personal_parts.py",
-        "if home.any() and not home.all():",
-        "if home.any():",
+        "(home.params.any() or home.buffers.any()) and not home.params.all()",
+        "home.params.any() or home.buffers.any()",
         "tests/methods/test_doubts.py -k 'no_sense and fedper'",
     ),
     Mutant(
