@@ -32,7 +32,7 @@ AROUND = (0.55, 1.8)
 
 KNOBS: dict[str, Knob] = {
     "fedprox": ("mu", (1e-3, 1e-1)),
-    "per-fedavg": ("alpha", (3e-3, 1e-2)),
+    "per-fedavg": ("alpha", (3e-3, 3e-2)),
     "apfl": ("mixture", (0.1, 0.9)),
     "ditto": ("lam", (0.1, 1.0)),
     "mr-mtl": ("lam", (1e-3, 1e-1)),

@@ -337,8 +337,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/ifca.py",
-        "choice = Rows.of(one_of(-losses))",
-        "choice = Rows.of(one_of(losses))",
+        "one_of(-losses.nan_to_num(nan=torch.inf))",
+        "one_of(losses.nan_to_num(nan=torch.inf))",
         "tests/methods/test_clusters.py -k algorithm_1",
     ),
     Mutant(
