@@ -40,12 +40,14 @@ def list_command(
 
 
 def _methods(only: str | None) -> None:
-    """Print all methods group by group, or those of one group: what each does, and when to use it."""
+    """Print all methods group by group, or those of one group: what each does, its parameters, and when to use it."""
+    from fedamp.cli.choices import entries
     from fedamp.cli.method_words import by_group
     from fedamp.methods import in_group
     from fedamp.methods.base import GROUPS
 
     chosen = [(group, some) for group, some in by_group().items() if only is None or some[0].name in in_group(only)]
+    parameters = {name: text for name, text, _ in entries("methods")}
     for number, (group, methods) in enumerate(chosen):
         if number:
             out.print()
@@ -53,6 +55,8 @@ def _methods(only: str | None) -> None:
         out.print(GROUPS[group], soft_wrap=True)
         for each in methods:
             out.print(Text.assemble("  ", (each.name, "bold"), f"  {each.what}"), soft_wrap=True)
+            if parameters[each.name]:
+                out.print(f"      {parameters[each.name]}", soft_wrap=True)
             out.print(f"      when: {each.when}", soft_wrap=True)
 
 
