@@ -1,12 +1,15 @@
 """The live pages in a real browser while a federation runs: a silo leaves and returns, and nobody reloads."""
 
 import contextlib
+import os
 import threading
 
 import pytest
 
 from browsing import browser as browser
+from fedamp.errors import UserError
 from fedamp.federation.processes import locks
+from fedamp.federation.processes.ports import check_port
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server import live as server_live
 from fedamp.federation.silo import live as silo_live
@@ -125,9 +128,18 @@ def test_a_silo_leaves_and_returns(running, opened):
         assert page.evaluate("window.sameAsBefore")
 
 
+def port_that_no_connection_takes() -> int:
+    """Return a free port below those that the system gives to connections: it is still free when it is served again."""
+    for port in range(20_000 + os.getpid() % 5_000, 30_000):
+        with contextlib.suppress(UserError):
+            check_port("127.0.0.1", port)
+            return port
+    raise AssertionError("no port is free")
+
+
 def test_what_the_page_says_when_nobody_answers(running, opened):
     view = server_live.view(running.folder)
-    with served(view) as first:
+    with served(view, port_that_no_connection_takes()) as first:
         page = opened(first.address)
         page.wait_for_selector("progress", timeout=SOON)
         assert page.locator("#banner").is_hidden()
