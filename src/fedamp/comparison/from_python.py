@@ -45,13 +45,13 @@ def compare(
 ) -> Comparison:
     """Run several methods and seeds over one setting, and return who gains; Separate always takes part.
 
-    `methods` is "usual" (the paper's nine and AutoAMP), "all", a text like "fedamp,fedavg" or
-    "clusters" (a group), or a list of names, tables
-    with a name and parameters, and methods of your own. `seeds` is how many, counting up from `seed`, or a list of
-    them. `grid` has the values to try, by name: {"lr": [0.01, 0.001], "method.sigma": [1, 10], "fedamp:epochs": [1, 5],
-    "fedamp.sigma": [1, 10]} are chosen for each method by validation, {"setting.share": [0.6, 0.9]} makes a table for
-    each value. `against` is the method that p compares with. The other arguments are those of `fedamp.run`. `out` is a
-    folder to write to: what is finished there is not played again, and what was interrupted continues.
+    `methods` is "usual" (the paper's nine and AutoAMP), "all", a text like "fedamp,fedavg" or "clusters" (a group), or
+    a list of names, tables with a name and parameters, and methods of your own. `seeds` is how many, counting up from
+    `seed`, or a list of them. `grid` has the values to try, by name: {"lr": [0.01, 0.001], "method.sigma": [1, 10],
+    "fedamp:epochs": [1, 5], "fedamp.sigma": [1, 10]} are chosen for each method by validation, {"setting.share": [0.6,
+    0.9]} makes a table for each value. `against` is the method that p compares with. The other arguments are those of
+    `fedamp.run`. `out` is a folder to write to: what is finished there is not played again, and what was interrupted
+    continues.
     """
     if "method" in settings:
         raise UserError(f"method is {settings['method']!r}; a comparison takes methods=[...]")

@@ -51,7 +51,7 @@ class FedFomo(Method):
         5,
         "How many other clients' models each client is sent in a round, M; with fewer others, all of them.",
         range="1 or more",
-        source="Zhang et al. 2021, Algorithm 1; 5 is what its experiments and PFLlib have",
+        source="Zhang et al. 2021, Algorithm 1; 5 is what PFLlib has",
     )
     held_out: float = about(
         0.2,
