@@ -48,19 +48,15 @@ def cells_to_run(
 
     A cell is held until the next one is asked for. Those that `failed` so far are not tried again.
     """
-    held: set[Path] = set()  # by other processes
     while time.monotonic() < deadline:
-        # Looked up anew each time: others run too, and what is tuned decides what comes after it.
+        # Looked up anew after each run: others run too, and what is tuned decides what comes after it.
         cells = [cell for cell in missing(tables, only) if cell.path not in failed]
         if not cells:
             return
-        cell = next((cell for cell in cells if cell.path not in held), None)
-        if cell is None:  # others are at work on all of them, and something may come after theirs
+        for cell in cells:
+            with claimed(cell) as mine:
+                if mine:
+                    yield cell
+                    break
+        else:  # others are at work on all of them, and something may come after theirs
             time.sleep(5)
-            held.clear()
-            continue
-        with claimed(cell) as mine:
-            if mine:
-                yield cell
-            else:
-                held.add(cell.path)

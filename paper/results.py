@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,4 +45,6 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
     """Write the result of a run: a line for each entry, so that a change can be read; null for what is not finite."""
     lines = (f" {json.dumps(name)}: {json.dumps(finite(value), allow_nan=False)}" for name, value in result.items())
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    part = path.with_suffix(f".{os.getpid()}")  # put in place whole: other processes read what is there
+    part.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    part.replace(path)
