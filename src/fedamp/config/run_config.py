@@ -25,6 +25,7 @@ LATER = (
     *("metric", "positive", "class_weights", "loss_code", "metric_code"),
     *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
     "share_models",
+    *("dp_epsilon", "dp_delta", "dp_clip", "dp_noise"),
 )
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
@@ -56,9 +57,10 @@ class Named:
         raise UserError(f"{what} is {value!r}; expected a name, or a table with a 'name' and parameters")
 
 
-WHAT, TRAINING, SILOS, FAULTS, MACHINE = (
+WHAT, TRAINING, PRIVACY, SILOS, FAULTS, MACHINE = (
     "Who learns what, and how",
     "Training at a client",
+    "Privacy of single samples",
     "Your own silos",
     "What may go wrong",
     "How it is computed",
@@ -118,6 +120,25 @@ class RunConfig:
         "as its frequent ones.",
         choices=("none", "balanced"),
         group=TRAINING,
+    )
+    dp_epsilon: float | None = about(
+        None,
+        "Differential privacy of each client's single samples: the most that all rounds together may spend. The noise "
+        "is chosen so that they do; by default samples are not protected.",
+        range="above 0",
+        group=PRIVACY,
+    )
+    dp_delta: float = about(
+        1e-5, "The delta beside --dp-epsilon: well below 1 / samples of a client.", range="0 to 1", group=PRIVACY
+    )
+    dp_clip: float = about(
+        1.0, "The longest that the gradient of one sample may be; longer ones are cut.", range="above 0", group=PRIVACY
+    )
+    dp_noise: float | None = about(
+        None,
+        "Noise of a minibatch's gradients, in units of --dp-clip, instead of --dp-epsilon: what it spends is told.",
+        range="above 0",
+        group=PRIVACY,
     )
     label: str | None = about(None, "The csv column to predict.", group=SILOS)
     silo_column: str | None = about(
@@ -252,6 +273,11 @@ class RunConfig:
             )
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
+
+    @property
+    def private(self) -> bool:
+        """Whether single samples are protected."""
+        return self.dp_epsilon is not None or self.dp_noise is not None
 
     @property
     def checks_replies(self) -> bool:

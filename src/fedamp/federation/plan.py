@@ -30,6 +30,7 @@ is at its default.
 OWN = (
     *("data", "setting", "clients", "rounds", "engine", "device", "schema", "deterministic", "absent"),
     *("precision", "compile", "alone", "version"),
+    *("dp_epsilon", "dp_delta", "dp_clip", "dp_noise"),  # a silo's promise is its own
 )
 AT_DEFAULT = "at_default"
 NOT_COMPARED = ("version", AT_DEFAULT)

@@ -38,7 +38,7 @@ class AloneBeside(Wrapped):
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
         """Do the method's part, then train alone from where the last round ended; reply what the method replies."""
         theirs, reply = self.method.client_update(_methods_part(state), message, local)
-        return self.with_alone(theirs, local.run({ALONE: state.rows[ALONE]}, descent_alone)[ALONE]), reply
+        return self.with_alone(theirs, local.at_home().run({ALONE: state.rows[ALONE]}, descent_alone)[ALONE]), reply
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """Score the method's models, and the one trained alone."""

@@ -114,6 +114,16 @@ class Local(Protocol):
         After `part` or `held_out` these are the samples of that part.
         """
 
+    def noise(self, of: str = "") -> Tensor:
+        """Return the variance that privacy's noise has put into the rows that `run` returned last, `(n, 1)` float64.
+
+        Summed over all parameters, of the entry `of` of a dict `start`; 0 where samples are not protected. Known for
+        plain SGD, estimated for other optimisers.
+        """
+
+    def at_home(self) -> "Local":
+        """Return the same training for a model that never leaves its client: without clipping and noise."""
+
     @overload
     def run(self, start: Rows, direction: Direction, **context: Tensor) -> Rows: ...
     @overload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedamp.privacy.promise import Privacy
 from fedamp.training.batches import Batching
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
@@ -22,3 +23,4 @@ class TrainingConfig:
     chunk: int = ALL_AT_ONCE  # clients that are stacked at once, at most
     precision: str = "fp32"  # or "tf32", "bf16": see the module `precision`
     draws_when_scored: bool = False  # the module draws random numbers in eval mode too
+    privacy: Privacy | None = None  # how samples are protected; None: they are not

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ from fedamp.data.clients import Clients
 from fedamp.methods.base import proximal
 from fedamp.models import columns
 from fedamp.models.dropout import dropout_key
+from fedamp.privacy.events import Spending
 from fedamp.rows import Columns, Rows
 from fedamp.training.batches import Batching
 from fedamp.training.evaluate import evaluate
@@ -46,6 +48,8 @@ class LocalTraining(ABC):
         self.only: Columns | None = None
         self.losses: dict[str, Tensor] = {}
         """Mean training loss of each client over its steps, `(n,)`, by the entry of `start`; filled by `run`."""
+        self.spent: list[Spending] = [Counter() for _ in range(len(clients))]
+        """What each client's privacy was spent on in this round, in all of its passes; nothing where there is none."""
 
     @property
     def sizes(self) -> Tensor:
@@ -155,6 +159,16 @@ class LocalTraining(ABC):
         """
         scores = evaluate(self.trainer, self.clients, rows, "train", weighted=True)
         return scores.loss[:, None].to(self.clients.x.device)
+
+    def noise(self, of: str = "") -> Tensor:
+        """Return the variance that privacy's noise has put into the rows that `run` returned last: see `Local`."""
+        return torch.zeros((len(self.clients), 1), dtype=torch.float64, device=self.clients.x.device)
+
+    def at_home(self) -> Self:
+        """Return the same training for a model that never leaves its client: see `Local`."""
+        here = copy.copy(self)
+        here.config = replace(self.config, privacy=None)
+        return here
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows that start at `start` (rows, or a dict of them) and follow `direction` end."""

@@ -48,6 +48,14 @@ class Idle:
         """Return no columns."""
         return self.head()
 
+    def noise(self, of: str = "") -> Tensor:
+        """Return no noise."""
+        return torch.zeros((1, 1), dtype=torch.float64)
+
+    def at_home(self) -> Idle:
+        """Return itself: nothing is noised."""
+        return self
+
     def loss(self, rows: Rows) -> Tensor:
         """Return a loss, though there are no samples."""
         return torch.zeros((len(rows), 1), dtype=torch.float64)
