@@ -30,9 +30,9 @@ def distil(
     counted = counted_clients(config.clients, config.poisoned)
     for entry in ENTRIES:
         result |= _test_scores(lines, entry, counted)
-    validation = _validation_scores(lines, counted)
+    validation, last = _validation_scores(lines, counted)
     if validation:
-        result["validation"] = validation
+        result |= {"validation": validation, "validation_last": last}
     if xi is not None and groups is not None:
         result["recovery"] = [round(float(value), 3) for value in recovery(xi, groups)]
         if keeps_weights and config.seed == 0 and not validation:  # what a figure shows
@@ -73,11 +73,17 @@ def mean_accuracies(table: NDArray[np.float64], counted: Sequence[bool]) -> list
     return [100 * float(client_means(row[None], counted)[0]) for row in table]
 
 
-def _validation_scores(lines: Sequence[Mapping[str, Any]], counted: Sequence[bool]) -> dict[str, float]:
-    """Return the best mean validation accuracy of each of a run's models, in percent."""
+def _validation_scores(
+    lines: Sequence[Mapping[str, Any]], counted: Sequence[bool]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the best mean validation accuracy of each of a run's models, in percent, and the last."""
     scored = [entry for entry in ENTRIES if any(entry in line.get("validation", {}) for line in lines)]
     tables = {entry: score_table(lines, entry, on="validation") for entry in scored}
-    return {entry: round(summarise(table, counted=counted).best, 3) for entry, table in tables.items()}
+    found = {entry: summarise(table, counted=counted) for entry, table in tables.items()}
+    best, last = (
+        {entry: round(getattr(each, which), 3) for entry, each in found.items()} for which in ("best", "last")
+    )
+    return best, last
 
 
 def _shown(rounds: int) -> list[int]:

@@ -18,6 +18,7 @@ from fedamp.methods import METHODS
 from fedamp.records.summaries import worse_off
 from paper import peers, results
 from paper.experiments import CHOICE_SEED, SEEDS
+from paper.markdown import between, filled
 from paper.outcomes import NOT_RUN, scores_of_label
 from paper.provenance import where
 
@@ -25,7 +26,6 @@ PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 BEGIN, END = "<!-- written by python -m paper.peers_page -->\n", "<!-- end of the comparison -->"
 NOTHING = "–"
 NOTHING_RUN = "Not run yet."
-WIDTH = 118
 PROBED = 2
 """Rounds that say nothing about the time of later ones: in the first a GPU prepares, and AutoAMP's clients probe; in
 the second FedALA's clients learn their weights for the first time."""
@@ -153,7 +153,7 @@ def costs() -> str:
     columns = [[_cost(method, part) for method in methods] for part in ("seconds", "up", "down")]
     device = "; ".join(dict.fromkeys(f"{run['device']}, {run['description']['precision']}" for run in runs))
     about = COSTS.format(probed=PROBED, title=peers.PLACES["peers-fmnist-practical"].title, device=f" ({device})")
-    return f"{_table(methods, ['s a round', 'MB up', 'MB down'], columns)}\n\n{_filled(about)}"
+    return f"{_table(methods, ['s a round', 'MB up', 'MB down'], columns)}\n\n{filled(about)}"
 
 
 def _used(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -229,17 +229,6 @@ def _listed(values: Sequence[peers.Value], last: str = "and") -> str:
     return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
 
 
-def _filled(text: str) -> str:
-    """Return paragraphs of prose with lines of one width; tables and commands stay as they are."""
-    parts = text.split("\n\n")
-    return "\n\n".join(
-        part
-        if part.startswith(("|", "```"))
-        else textwrap.fill(part.replace("\n", " "), WIDTH, break_long_words=False, break_on_hyphens=False)
-        for part in parts
-    )
-
-
 def block() -> str:
     """Return the whole comparison."""
     names = [name for name, place in peers.PLACES.items() if place.trials]
@@ -258,7 +247,7 @@ def block() -> str:
         tables=textwrap.fill(" ".join(names), 90, break_on_hyphens=False).replace("\n", " \\\n    "),
         time=peers.TIME,
     )
-    parts = [_filled(how), f"### BMTA in all settings\n\n{overview()}", f"### What a round costs\n\n{costs()}"]
+    parts = [filled(how), f"### BMTA in all settings\n\n{overview()}", f"### What a round costs\n\n{costs()}"]
     parts += [f"### {_title(name)}\n\n{details(name)}" for name in names]
     return "\n\n".join(parts)
 
@@ -271,9 +260,7 @@ def _title(name: str) -> str:
 
 def written(page: str) -> str:
     """Return the page with the comparison as results/ have it."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{block()}\n\n{END}{after}"
+    return between(page, BEGIN, block(), END)
 
 
 def main() -> None:

@@ -1,0 +1,118 @@
+"""What privacy costs, and what collaboration is then worth: the runs behind the curve in docs/privacy.md.
+
+Every method at every epsilon gets the same effort: three learning rates on validation samples, then three seeds with
+the best. Batch size, rounds, epochs and clip are the same for all of them; noise is what the account asks for.
+Fine-tuned methods are the trajectory of the plain ones, scored at the clients' own models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedamp.config import Named
+from fedamp.config.presets import preset
+from fedamp.methods import METHODS
+from paper import results
+from paper.experiments import CHOICE_SEED, SEEDS, Cell
+from paper.peers import LR, TRIAL, VALIDATION, parameters_of, trained_as
+
+COMPARED = ("separate", "fedavg-ft", "fedprox-ft", "fedamp", "autoamp")
+EPSILONS = (1.0, 2.0, 4.0, 8.0, None)
+"""What all rounds together may spend on each client's single samples; None: samples are not protected."""
+RATES = (0.1, 0.3, 1.0)
+"""Learning rates of plain SGD that are tried, the same for all: with noise Adam's steps are as long as the noise is."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the curve is measured."""
+
+    title: str
+    values: Mapping[str, Any]  # of a RunConfig, all but method, seed and epsilon
+
+
+def _fmnist() -> dict[str, Any]:
+    values = preset("paper/fmnist-practical", "separate")
+    del values["method"]
+    return {**values, "rounds": 15, "epochs": 2, "batch_size": 100}
+
+
+PLACES = {
+    "privacy-digits": Place(
+        "digits, practical",
+        {
+            **{"data": "digits", "setting": "practical", "clients": 20, "model": "mlp"},
+            **{"rounds": 15, "epochs": 2, "batch_size": 20, "dp_delta": 1e-3},
+        },
+    ),
+    "privacy-fmnist": Place("FMNIST, practical", {**_fmnist(), "dp_delta": 1e-4}),
+}
+NAMES = list(PLACES)
+
+
+def table(name: str) -> list[Cell]:
+    """Return the cells of a table: all trials, then what they chose, seed by seed; what waits for trials is not there
+    yet.
+    """
+    runs = list(dict.fromkeys(trained_as(method) for method in COMPARED))
+    cells = [
+        Cell(name, trial_label(run, epsilon, rate), values_of(name, run, epsilon, rate, CHOICE_SEED, trial=True))
+        for epsilon in EPSILONS
+        for run in runs
+        for rate in RATES
+    ]
+    return cells + [cell for seed in SEEDS for epsilon in EPSILONS for cell in _runs(name, epsilon, seed)]
+
+
+def _runs(name: str, epsilon: float | None, seed: int) -> Iterator[Cell]:
+    for method in COMPARED:
+        rate = chosen(name, method, epsilon)
+        if rate is not None:
+            values = values_of(name, trained_as(method), epsilon, rate, seed)
+            yield Cell(name, f"{label_of(method, epsilon, rate)}-seed{seed}", values, keeps_weights=False)
+
+
+def label_of(method: str, epsilon: float | None, rate: float) -> str:
+    """Return the name of a method's runs at an epsilon with a learning rate, without the seed."""
+    return f"{trained_as(method)}-eps-{spelled(epsilon)}-{LR}-{rate:g}"
+
+
+def trial_label(method: str, epsilon: float | None, rate: float) -> str:
+    """Return the name of the run in which a learning rate is tried."""
+    return f"{TRIAL}{label_of(method, epsilon, rate)}"
+
+
+def spelled(epsilon: float | None) -> str:
+    """Return an epsilon as labels and tables have it."""
+    return "none" if epsilon is None else f"{epsilon:g}"
+
+
+def chosen(name: str, method: str, epsilon: float | None) -> float | None:
+    """Return the learning rate that is best on validation samples after the last round; None until all are tried.
+
+    At the model that the method is scored at; of equals the smallest.
+    """
+    found = {rate: results.read(name, trial_label(method, epsilon, rate)) for rate in RATES}
+    scores = {rate: one["validation_last"][METHODS[method].scored] for rate, one in found.items() if one is not None}
+    return max(scores, key=lambda rate: scores[rate]) if len(scores) == len(RATES) else None
+
+
+def values_of(
+    name: str, method: str, epsilon: float | None, rate: float, seed: int, trial: bool = False
+) -> dict[str, Any]:
+    """Return the configuration of a run; a trial holds out validation samples, and is else the same.
+
+    Without an epsilon there is no delta either, so that the run is one like any other.
+    """
+    values = dict(PLACES[name].values)
+    own = parameters_of(method)
+    if method == "fedamp":  # as in the comparison of all methods: no oracle, and alpha falls as in 90 rounds
+        own |= {"alpha_every": max(1, round(values["rounds"] / 3)), "self_weight": "uniform"}
+    if epsilon is None:
+        del values["dp_delta"]
+    else:
+        values["dp_epsilon"] = epsilon
+    held_out = {"validation": VALIDATION} if trial else {}
+    return {**values, **held_out, "optimizer": "sgd", LR: rate, "method": Named(method, own), "seed": seed}
