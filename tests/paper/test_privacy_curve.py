@@ -23,10 +23,10 @@ def tried(best: float) -> None:
             results.write(cell.path, {"validation": dict.fromkeys(scores, 140.0 - last), "validation_last": scores})
 
 
-def test_each_epsilon_has_three_trials_of_each_method_on_validation_samples_and_then_the_seeds(nothing_yet):
+def test_each_epsilon_has_four_trials_of_each_method_on_validation_samples_and_then_the_seeds(nothing_yet):
     trials = privacy.table(NAME)
     assert all(cell.label.startswith(privacy.TRIAL) and cell.config.validation for cell in trials)
-    assert len({cell.label for cell in trials}) == len(trials) == 5 * 5 * 3  # methods, epsilons, rates
+    assert len({cell.label for cell in trials}) == len(trials) == 5 * 5 * 4  # methods, epsilons, rates
     assert not {cell.config.seed for cell in trials} & set(SEEDS)
     tried(best=0.3)
     runs = [cell for cell in privacy.table(NAME) if not cell.label.startswith(privacy.TRIAL)]
