@@ -45,7 +45,7 @@ PLACES = {
         "digits, practical",
         {
             **{"data": "digits", "setting": "practical", "clients": 20, "model": "mlp"},
-            # Of four ways to spend the same (batches of 20 or 50, 1 to 5 epochs, 15 or 30 rounds, clips of 0.3 and 1) the
+            # Of four ways to spend the same (batches of 20 or 50, 1 to 5 epochs, 15 or 30 rounds, clip 0.3 or 1) the
             # best for Separate and FedAvg together on validation samples, seed 100, at epsilon 2 and 8.
             **{"rounds": 30, "epochs": 1, "batch_size": 50, "dp_delta": 1e-3},
         },
