@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -91,6 +92,12 @@ class Clients:
             groups=None if self.groups is None else tuple(self.groups[i] for i in chosen),
             class_weights=None if self.class_weights is None else self.class_weights[chosen],
         )
+
+    def training_on(self, train: Positions) -> Clients:
+        """Return the same clients with a part of their training samples; of some there may be none in it."""
+        part = copy.copy(self)
+        object.__setattr__(part, "train", train)
+        return part
 
     def samples(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the inputs, scaled, and the targets at positions of any shape."""

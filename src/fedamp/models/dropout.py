@@ -37,6 +37,12 @@ def dropout_key(seed: int, client: int, *when: int) -> Tensor:
     return torch.tensor([value & 0x7FFFFFFF, value >> 31 & 0x7FFFFFFF], dtype=torch.int32)
 
 
+def sample_keys(keys: Tensor, index: Tensor) -> Tensor:
+    """Return a key for each sample, `(..., B, 2)`, from its client's `(..., 2)` and its place among all `(..., B)`."""
+    index = index.to(torch.int32)
+    return torch.stack([_scramble(keys[..., 0:1] ^ _scramble(index)), _scramble(keys[..., 1:2] + index)], -1)
+
+
 class CoordinateDropout(TorchFunctionMode):
     """Swap dropout for masks that are a hash of a key, the number of the call and the element.
 

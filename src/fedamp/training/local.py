@@ -7,9 +7,10 @@ stack of height one: exactly the path that a silo runs. `stacked.all_at_once.Loc
 from __future__ import annotations
 
 import copy
+import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +29,10 @@ from fedamp.training.batches import Batching
 from fedamp.training.evaluate import evaluate
 from fedamp.training.optimizers import Optimizer, Pull
 from fedamp.training.precision import use_precision
+from fedamp.training.private import parts
+from fedamp.training.private.losses import private_loss
+from fedamp.training.private.streams import Streams
+from fedamp.training.private.walk import PrivateWalk
 
 if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
@@ -50,16 +55,27 @@ class LocalTraining(ABC):
         """Mean training loss of each client over its steps, `(n,)`, by the entry of `start`; filled by `run`."""
         self.spent: list[Spending] = [Counter() for _ in range(len(clients))]
         """What each client's privacy was spent on in this round, in all of its passes; nothing where there is none."""
+        self.variances: dict[str, Tensor] = {}  # (n,) by entry, of the last `run`: see `noise`
+        self._released: Iterator[int] = itertools.count()  # numbers all that samples are used for in this round
+        self.release = 0  # the number of the present one
+        self._known: tuple[int, ...] | None = None  # see `size`
+
+    def size(self, i: int) -> int:
+        """Return how many training samples the client at position i has.
+
+        Where samples are protected, how many are in a part of them is a secret: it is the number to be expected.
+        """
+        return len(self.clients.train[i]) if self._known is None else self._known[i]
 
     @property
     def sizes(self) -> Tensor:
         """Training samples of each client, `(n, 1)`."""
-        return torch.tensor([[len(positions)] for positions in self.clients.train], device=self.clients.x.device)
+        return torch.tensor([[self.size(i)] for i in range(len(self.clients))], device=self.clients.x.device)
 
     @property
     def steps(self) -> Tensor:
         """Steps K_i that each client takes in a round, `(n, 1)`."""
-        counts = [[self.config.batching.num_steps(len(positions))] for positions in self.clients.train]
+        counts = [[self.config.batching.num_steps(self.size(i))] for i in range(len(self.clients))]
         return torch.tensor(counts, device=self.clients.x.device)
 
     @property
@@ -82,6 +98,8 @@ class LocalTraining(ABC):
         wanted = [int(number) for number in half[:, 0].tolist()]
         if not any(wanted):
             return self
+        if self.config.privacy is not None:
+            return self._private_part(wanted)
         return self._on(tuple(self._half(i, which) for i, which in enumerate(wanted)))
 
     def _half(self, i: int, which: int) -> Tensor:
@@ -91,11 +109,21 @@ class LocalTraining(ABC):
         order, middle = self._order(i, "halves"), len(mine) // 2
         return mine[order[:middle] if which == 1 else order[middle:]]
 
+    def _private_part(self, wanted: list[int]) -> Self:
+        train, known = list(self.clients.train), [self.size(i) for i in range(len(wanted))]
+        for i, which in enumerate(wanted):
+            if which and known[i] >= SPLIT:
+                first = parts.below(self.clients, i, 0.5, self.config.seed, "halves")
+                train[i], known[i] = train[i][first if which == 1 else ~first], (known[i] + which - 1) // 2
+        return self._on(tuple(train), tuple(known))
+
     def held_out(self, share: float) -> tuple[Self, Self]:
         """Return the same training without a share of each client's samples, and on that share: see `Local`.
 
         Rows of silos' files are told apart by what they hold, as in `part`.
         """
+        if self.config.privacy is not None:
+            return self._private_held_out(share)
         kept, held = [], []
         for i, mine in enumerate(self.clients.train):
             if len(mine) < SPLIT:
@@ -107,6 +135,17 @@ class LocalTraining(ABC):
             kept.append(mine[order[count:]])
         return self._on(tuple(kept)), self._on(tuple(held))
 
+    def _private_held_out(self, share: float) -> tuple[Self, Self]:
+        train, known = self.clients.train, [self.size(i) for i in range(len(self.clients))]
+        kept, held, rest = list(train), list(train), list(known)
+        for i, size in enumerate(known):
+            if size >= SPLIT:
+                known[i] = min(size - 2, max(2, round(share * size)))
+                rest[i] = size - known[i]
+                away = parts.below(self.clients, i, known[i] / size, self.config.seed, "held out")
+                held[i], kept[i] = train[i][away], train[i][~away]
+        return self._on(tuple(kept), tuple(rest)), self._on(tuple(held), tuple(known))
+
     def _order(self, i: int, purpose: str) -> Tensor:
         """Return a client's training samples, as positions among them, in an order of this purpose."""
         mine = self.clients.train[i]
@@ -116,10 +155,10 @@ class LocalTraining(ABC):
             order = np.argsort(self.clients.lots(mine, self.config.seed, purpose), kind="stable")
         return torch.from_numpy(order).to(mine.device)
 
-    def _on(self, train: tuple[Tensor, ...]) -> Self:
+    def _on(self, train: tuple[Tensor, ...], known: tuple[int, ...] | None = None) -> Self:
         """Return the same training on other samples; both fill one record of the round."""
         part = copy.copy(self)
-        part.clients = replace(self.clients, train=train)
+        part.clients, part._known = self.clients.training_on(train), known
         return part
 
     def again(
@@ -157,12 +196,16 @@ class LocalTraining(ABC):
 
         It is the loss that they train by, class weights included: what a method compares with its own steps.
         """
+        if self.config.privacy is not None:
+            self.release = next(self._released)
+            return private_loss(self, rows)
         scores = evaluate(self.trainer, self.clients, rows, "train", weighted=True)
         return scores.loss[:, None].to(self.clients.x.device)
 
     def noise(self, of: str = "") -> Tensor:
         """Return the variance that privacy's noise has put into the rows that `run` returned last: see `Local`."""
-        return torch.zeros((len(self.clients), 1), dtype=torch.float64, device=self.clients.x.device)
+        none = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.x.device)
+        return self.variances.get(of, none)[:, None]
 
     def at_home(self) -> Self:
         """Return the same training for a model that never leaves its client: see `Local`."""
@@ -173,6 +216,9 @@ class LocalTraining(ABC):
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return where the rows that start at `start` (rows, or a dict of them) and follow `direction` end."""
         pull = None
+        self.variances.clear()
+        if self.config.privacy is not None:
+            self.release = next(self._released)
         if direction is proximal:
             context, pull = _split_pull(context, self.lr)
         with use_precision(self.config.precision, self.clients.x.device):
@@ -198,6 +244,20 @@ class LocalTraining(ABC):
     def dropout_key(self, i: int) -> Tensor:
         """Return the key of this pass's dropout masks of the client at position i, `(2,)` on the CPU."""
         return dropout_key(self.config.seed, self.clients.numbers[i], *self.when)
+
+    @property
+    def streams(self) -> Streams:
+        """What is drawn at random in this pass to protect samples."""
+        privacy = self.config.privacy
+        seed = self.config.seed if privacy is None or privacy.secret is None else privacy.secret
+        return Streams(seed, (self.k, self.release), self.clients.x.device)
+
+    def take_account(self, walk: PrivateWalk) -> None:
+        """Write down what a walk has spent, and what its noise has done."""
+        for place, i in enumerate(walk.who):
+            self.spent[i].update(walk.spent[place])
+        for name, found in walk.variances.items():
+            self.variances.setdefault(name, found.new_zeros(len(self.clients)))[walk.who] = found
 
     @property
     def when(self) -> tuple[int, ...]:

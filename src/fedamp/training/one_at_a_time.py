@@ -13,6 +13,7 @@ from fedamp.models.dropout import CoordinateDropout, own_stream
 from fedamp.rows import Rows
 from fedamp.training.local import LocalTraining, part_of
 from fedamp.training.optimizers import Pull
+from fedamp.training.private.walk import PrivateWalk
 
 
 class LocalLoop(LocalTraining):
@@ -25,14 +26,28 @@ class LocalLoop(LocalTraining):
         losses: dict[str, list[Tensor]] = {}
         for i in range(len(self.clients)):
             one = slice(i, i + 1)
-            walk = _Walk(self, i, {name: rows[one] for name, rows in start.items()})
-            walk.go(directions, {name: rows[one] for name, rows in context.items()}, pull and pull[one])
+            own = {name: rows[one] for name, rows in start.items()}
+            walk = _Walk(self, i, own) if self.config.privacy is None else self._private_walk(i, own)
+            with own_stream(self._other_randomness(i), self.clients.x.device):
+                walk.go(directions, {name: rows[one] for name, rows in context.items()}, pull and pull[one])
+            if isinstance(walk, PrivateWalk):
+                self.take_account(walk)
             for name in start:
                 ended[name].append(Rows(walk.params[name], walk.buffers[name]))
-            for name, values in walk.losses.items():
-                losses.setdefault(name, []).append(torch.stack(values).mean())
-        self.losses.update({name: torch.stack(values) for name, values in losses.items()})
+            for name, mean in walk.mean_losses().items():
+                losses.setdefault(name, []).append(mean)
+        self.losses.update({name: torch.cat(values) for name, values in losses.items()})
         return {name: Rows.cat(parts) for name, parts in ended.items()}
+
+    def _other_randomness(self, i: int) -> int:
+        number = self.clients.numbers[i]
+        if self.config.privacy is not None:
+            return self.streams.other(number)
+        return seeds.number(self.config.seed, "other randomness", number, *self.when)
+
+    def _private_walk(self, i: int, start: Mapping[str, Rows]) -> PrivateWalk:
+        """Return a private walk of one client, on a copy of its rows: steps write to them."""
+        return PrivateWalk(self, [i], {name: Rows(rows.params.clone(), rows.buffers) for name, rows in start.items()})
 
 
 class _Walk:
@@ -49,16 +64,18 @@ class _Walk:
 
     def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
-        clients, number = self.local.clients, self.local.clients.numbers[self.i]
-        other = seeds.number(self.config.seed, "other randomness", number, *self.local.when)
-        with own_stream(other, clients.x.device):
-            for t, batch in enumerate(self.local.batches(self.i), start=1):
-                self.t = t
-                self.x, self.y = clients.samples(batch)
-                self.weight = clients.weights(self.i, self.y)
-                moves = directions(self.params, self.grad, **context)
-                for name, move in moves.items():
-                    self.local.step(self.params[name], move, self.moments[name], self.t, pull)
+        clients = self.local.clients
+        for t, batch in enumerate(self.local.batches(self.i), start=1):
+            self.t = t
+            self.x, self.y = clients.samples(batch)
+            self.weight = clients.weights(self.i, self.y)
+            moves = directions(self.params, self.grad, **context)
+            for name, move in moves.items():
+                self.local.step(self.params[name], move, self.moments[name], self.t, pull)
+
+    def mean_losses(self) -> dict[str, Tensor]:
+        """Return the mean loss over all steps, `(1,)`, of the entries whose gradient was taken."""
+        return {name: torch.stack(values).mean()[None] for name, values in self.losses.items()}
 
     def grad(self, point: Tensor, of: str = "", part: tuple[int, int] = (1, 1)) -> Tensor:
         """Return the gradient at a point `(1, d)` on the current minibatch; see `methods.base.Grad`."""

@@ -91,15 +91,31 @@ class Optimizer:
         if pull is not None:
             self._pulled(w, pull, moments, t)
 
+    def _rate(self, moments: tuple[Tensor, ...], t: int) -> float | Tensor:
+        """Return how far each parameter goes for a direction of 1: lr, or Adam's lr / (sqrt(v) + eps) after step t."""
+        if self.name != "adam":
+            return self.lr
+        return self.lr / ((moments[1] / (1 - ADAM_BETAS[1] ** t)).sqrt_() + ADAM_EPS)
+
+    def squared_reach(self, w: Tensor, moments: tuple[Tensor, ...], t: int, only: Tensor | None = None) -> Tensor:
+        """Return the sum over parameters of how far each one goes, in the end, for step t's direction, squared: `(n,)`.
+
+        So that noise of variance s^2 in a direction becomes that times s^2 in a row. With momentum a direction goes on
+        to be followed, and comes to lr / (1 - momentum). `only` `(d,)` are the columns that count.
+        """
+        rate = self._rate(moments, t)
+        if isinstance(rate, Tensor):
+            return (rate if only is None else rate * only).double().square().sum(1)
+        columns = w.shape[1] if only is None else int(only.sum())
+        return w.new_full((len(w),), columns * (rate / (1 - self.momentum)) ** 2, dtype=torch.float64)
+
     def _pulled(self, w: Tensor, pull: Pull, moments: tuple[Tensor, ...], t: int) -> None:
         """Move w on to where the step ends: w' = (w + rate s u) / (1 + rate s), u the anchor and s the strength.
 
         That is w' = w - rate s (w' - u), with each parameter's own rate: lr, or Adam's lr / (sqrt(v) + eps). So w comes
         to rest where the loss and the penalty do, whatever the optimiser: where gradient + s (w - u) = 0.
         """
-        rate: float | Tensor = self.lr
-        if self.name == "adam":
-            rate = self.lr / ((moments[1] / (1 - ADAM_BETAS[1] ** t)).sqrt_() + ADAM_EPS)
+        rate = self._rate(moments, t)
         ended = torch.lerp(w, pull.anchor, 1 / (1 + 1 / (rate * pull.strength)))
         if self.momentum:  # the velocity is how far the whole step went
             moments[0].add_(w - ended, alpha=1 / self.lr)

@@ -11,6 +11,7 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.training.config import TrainingConfig
 from fedamp.training.local import LocalTraining
 from fedamp.training.one_at_a_time import LocalLoop
+from fedamp.training.private.sample_gradients import SampleGradients
 from fedamp.training.stacked.all_at_once import LocalStack
 from fedamp.training.stacked.chunks import Chunks
 from fedamp.training.stacked.gradients import Gradients
@@ -30,6 +31,7 @@ class Trainer:
         self.events: list[str] = [] if events is None else events
         self.chunks = Chunks(config.chunk)
         self.gradients = Gradients(model, config.task, self.events)
+        self.sample_gradients = SampleGradients(model, config.task)
 
     @property
     def task(self) -> Task:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedamp.rows import Rows
 from fedamp.training.local import LocalTraining, part_of
 from fedamp.training.optimizers import Pull
+from fedamp.training.private.walk import PrivateWalk
 from fedamp.training.stacked.batch_plan import StepPlan
 
 
@@ -26,7 +27,7 @@ class LocalStack(LocalTraining):
     def _run(
         self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
     ) -> dict[str, Rows]:
-        order = torch.tensor(sorted(range(len(self.clients)), key=lambda i: -len(self.clients.train[i])))
+        order = torch.tensor(sorted(range(len(self.clients)), key=lambda i: -self.size(i)))
         ended = {name: _empty_like(rows) for name, rows in start.items()}
         losses: dict[str, Tensor] = {}
 
@@ -35,8 +36,10 @@ class LocalStack(LocalTraining):
             here = who.to(self.clients.x.device)
             # Copies, which the steps write to, of rows that may be one row seen many times.
             own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
-            chunk = _Chunk(self, who.tolist(), own)
+            chunk = (_Chunk if self.config.privacy is None else PrivateWalk)(self, who.tolist(), own)
             chunk.go(directions, {name: value[here] for name, value in context.items()}, pull and pull[here])
+            if isinstance(chunk, PrivateWalk):
+                self.take_account(chunk)
             for name in start:
                 ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
             for name, mean in chunk.mean_losses().items():

@@ -1,0 +1,118 @@
+"""Each sample's own gradient, clipped: no sample moves their sum by more than the clip, whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from fedamp.models.dropout import CoordinateDropout, seed_streams
+from fedamp.models.flat_model import FlatModel
+from fedamp.training.tasks_and_metrics import Task
+
+VALUES = 1 << 24
+"""Values of samples' gradients that a CPU holds at once: 64 MB of them, and a few times as much on the way."""
+
+GPU_SHARE = 1 / 16
+"""The same for a GPU, as a share of its memory."""
+
+SAMPLES = 4096
+"""Samples whose losses are taken at once."""
+
+
+class SampleGradients:
+    """The gradients of samples that pass through one model one by one, so that nothing in it can mix them."""
+
+    def __init__(self, model: FlatModel, task: Task) -> None:
+        self.model, self.task = model, task
+        self.by_vmap = True  # all samples at once; else one after the other, for a module that vmap can't handle
+
+    def clipped_sum(
+        self, clip: float, present: Tensor, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sums over n clients' samples of their clipped gradients `(n, d)`, and of their losses `(n,)`.
+
+        Points are `(n, d)`, inputs `(n, B, ...)`, dropout's keys `(n, B, 2)`; samples that are not `present` `(n, B)`
+        are padding. Samples are taken in portions, so that memory does not grow with B.
+        """
+        total, losses = torch.zeros_like(point), point.new_zeros(len(point))
+        portion = self.portion(point)
+        for begin in range(0, y.shape[1], portion):
+            some = slice(begin, begin + portion)
+            gradients, values = self._gradients(point, buffers, x[:, some], y[:, some], keys[:, some], t)
+            total += clipped(gradients, present[:, some], clip).sum(1)
+            losses += values.where(present[:, some], 0).sum(1)
+        return total, losses
+
+    @staticmethod
+    def portion(point: Tensor) -> int:
+        """Return how many samples of each client are taken at once."""
+        values = VALUES
+        if point.is_cuda:
+            memory = torch.cuda.get_device_properties(point.device).total_memory
+            values = int(GPU_SHARE * memory / point.element_size())
+        return max(1, values // point.numel())
+
+    def losses(self, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
+        """Return the loss of each of one client's samples, `(B,)`, without training."""
+        loss, parts = partial(self._loss, 1, False), [params.new_zeros(0)]
+        for begin in range(0, len(y), SAMPLES):
+            some = slice(begin, begin + SAMPLES)
+            parts.append(self._over_samples(loss, params, buffers, x[some], y[some], keys[some]))
+        return torch.cat(parts)
+
+    def _loss(
+        self, t: int, training: bool, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor
+    ) -> Tensor:
+        """Return the loss of one sample, alone in its batch; what it does to the buffers is forgotten."""
+        with CoordinateDropout(key, t):
+            output, _ = self.model(params, buffers, x[None].clone(), training)
+        return self.task.loss(output.to(params.dtype), y[None])
+
+    def _gradients(
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return each sample's gradient `(n, B, d)` and loss `(n, B)`."""
+        each = grad_and_value(partial(self._loss, t, True))
+        if len(point) > 1:
+            found: tuple[Tensor, Tensor] = vmap(vmap(each, (None, None, 0, 0, 0)))(point, buffers, x, y, keys)
+            return found
+        gradient, value = self._over_samples(each, point[0], buffers[0], x[0], y[0], keys[0])
+        return gradient[None], value[None]
+
+    def _over_samples(
+        self, function: Callable[..., Any], params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor
+    ) -> Any:
+        """Return function(params, buffers, sample) of each of one client's samples: by vmap, if the module takes it."""
+        if self.by_vmap:
+            try:
+                return vmap(function, (None, None, 0, 0, 0))(params, buffers, x, y, keys)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:  # whatever a user's module may do under vmap: if it is a fault, it comes again below
+                self.by_vmap = False
+        found = []
+        for sample in zip(x, y, keys, strict=True):
+            # Other randomness than dropout: of this sample alone too.
+            high, low = sample[-1].tolist()
+            seed_streams((high & 0x7FFFFFFF) << 32 | low & 0xFFFFFFFF, params.device)
+            found.append(function(params, buffers, *sample))
+        if isinstance(found[0], Tensor):
+            return torch.stack(found)
+        return tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+
+
+def clipped(gradients: Tensor, present: Tensor, clip: float) -> Tensor:
+    """Return samples' gradients `(n, B, d)`, none longer than `clip`; of absent samples, 0. The input is overwritten.
+
+    A gradient that is not finite, or too long for its length to be a number, counts as 0.
+    """
+    lengths = torch.linalg.vector_norm(gradients, dim=2)
+    counts = present & lengths.isfinite()
+    if not bool(counts.all()):
+        gradients.masked_fill_(~counts[..., None], 0)  # not a factor of 0: 0 times infinity is no number
+    return gradients.mul_((clip / lengths.where(counts, clip).clamp(min=clip))[..., None])
