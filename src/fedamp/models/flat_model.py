@@ -100,7 +100,7 @@ class FlatModel:
 
         Buffers are copies: a training pass writes into them.
         """
-        return _cut(params, self._params), self._carried(buffers)
+        return self.named(params), self._carried(buffers)
 
     def _carried(self, buffers: Tensor) -> dict[str, Tensor]:
         return {name: _restore(value, self._buffers[name]) for name, value in _cut(buffers, self._buffers).items()}
@@ -121,14 +121,26 @@ class FlatModel:
             # A module may write into its weights (a clamp, an Embedding's max_norm): no score may change a model.
             return self._pass(params if training else params.clone(), buffers, x)
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        """Return rows `(n, d)` as the module's named parameters, `(n, ...)`; one row `(d,)` likewise."""
+        return _cut(params, self._params)
+
+    def at(self, named: Mapping[str, Tensor], buffers: Tensor, x: Tensor, training: bool) -> Tensor:
+        """Return the module's output at named parameters: their gradients then need not be joined into rows."""
+        self._modes.set(training)
+        with self._untouched.kept():
+            return self._pass_at(named, buffers, x)[0]
+
     def leaving_traces(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Do the same, but keep whatever the module writes: to see what it does when left to itself."""
         self._modes.set(training)
         return self._pass(params, buffers, x)
 
     def _pass(self, params: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        named, carried = self.unflatten(params, buffers)
-        values = {**named, **carried}
+        return self._pass_at(self.named(params), buffers, x)
+
+    def _pass_at(self, named: Mapping[str, Tensor], buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        values = {**named, **self._carried(buffers)}
         output = functional_call(self.module, values, (x,))
         # functional_call writes back what the pass put in the place of a buffer.
         after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]

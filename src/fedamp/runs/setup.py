@@ -39,7 +39,7 @@ from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, 
 from fedamp.runs.simulated_faults import Tamper, poison
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
-from fedamp.training.model_check import check_model
+from fedamp.training.model_check import check_model, check_private
 from fedamp.training.precision import resolve
 from fedamp.training.stacked.same_as_loop import draws
 from fedamp.training.stacked_or_loop import Choice, choose_engine, compile_pays
@@ -204,6 +204,8 @@ def _way_of_training(
     )
     with own_stream(config.seed, device):  # whatever is tried here draws from nobody's stream
         check_model(flat, clients, material.num_outputs, material.task)
+        if config.private:
+            check_private(flat, clients)
         check_loss(material.task, *_few_answers(flat, clients), config.class_weights == "balanced")
         trainer = Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
         choice = choose_engine(config.engine, trainer, clients, w)

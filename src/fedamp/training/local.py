@@ -142,7 +142,7 @@ class LocalTraining(ABC):
             if size >= SPLIT:
                 known[i] = min(size - 2, max(2, round(share * size)))
                 rest[i] = size - known[i]
-                away = parts.below(self.clients, i, known[i] / size, self.config.seed, "held out")
+                away = parts.below(self.clients, i, share, self.config.seed, "held out")
                 held[i], kept[i] = train[i][away], train[i][~away]
         return self._on(tuple(kept), tuple(rest)), self._on(tuple(held), tuple(known))
 
@@ -210,7 +210,7 @@ class LocalTraining(ABC):
     def at_home(self) -> Self:
         """Return the same training for a model that never leaves its client: see `Local`."""
         here = copy.copy(self)
-        here.config = replace(self.config, privacy=None)
+        here.config, here._known = replace(self.config, privacy=None), None
         return here
 
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
@@ -35,6 +36,36 @@ def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task
             f"the model {name} keeps something from one pass to the next ({what}), which would pass from client to "
             "client; register it as a buffer with persistent=True, so that every client's model has its own, or do not "
             "write to it in forward"
+        )
+
+
+def check_private(model: FlatModel, clients: Clients) -> None:
+    """Raise if the module can't be trained on single samples, or keeps statistics of those that it was trained on."""
+    name, x, row = type(model.module).__name__, clients.few()[0, :1], model.row()
+    model(row.params[0], row.buffers[0], clients.few()[0], training=True)
+    mixing = [place for place, part in model.module.named_modules() if isinstance(part, _BatchNorm) and part.training]
+    if mixing:
+        raise UserError(
+            f"the model {name} has BatchNorm ({', '.join(mixing[:3])}{', ...' if mixing[3:] else ''}), which mixes the "
+            "samples of a minibatch, so that no single one can be protected; use GroupNorm instead, or of the models "
+            "by name mlp, logistic, cnn or cnn-small without norm; or leave out privacy (dp_epsilon, dp_noise)"
+        )
+    try:
+        _outputs(model, x, training=True)
+        _, after = model(row.params[0], row.buffers[0], x.clone(), training=True)
+    except Exception as error:  # whatever a user's module may do
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(
+            f"a training step of {name} fails on a single sample: {why}; privacy takes each sample's gradient alone, "
+            "so that nothing in the model may need several"
+        ) from None
+    if not torch.equal(after, row.buffers[0]):
+        before, moved = model.unflatten(row.params[0], row.buffers[0])[1], model.unflatten(row.params[0], after)[1]
+        names = [buffer for buffer in before if not torch.equal(before[buffer], moved[buffer])]
+        raise UserError(
+            f"the model {name} keeps statistics of the samples that it was trained on (buffer {', '.join(names)}), "
+            "which clipping and noise do not cover; take a normalisation without them (GroupNorm, LayerNorm), or leave "
+            "out privacy (dp_epsilon, dp_noise)"
         )
 
 

@@ -97,17 +97,21 @@ class Optimizer:
             return self.lr
         return self.lr / ((moments[1] / (1 - ADAM_BETAS[1] ** t)).sqrt_() + ADAM_EPS)
 
-    def squared_reach(self, w: Tensor, moments: tuple[Tensor, ...], t: int, only: Tensor | None = None) -> Tensor:
-        """Return the sum over parameters of how far each one goes, in the end, for step t's direction, squared: `(n,)`.
+    def variance(
+        self, noise: Tensor, w: Tensor, moments: tuple[Tensor, ...], t: int, only: Tensor | None = None
+    ) -> Tensor:
+        """Return the variance, summed over columns, that noise in step t's direction puts into rows, `(n,)`.
 
-        So that noise of variance s^2 in a direction becomes that times s^2 in a row. With momentum a direction goes on
-        to be followed, and comes to lr / (1 - momentum). `only` `(d,)` are the columns that count.
+        `noise` `(n,)` is its variance in each column; `only` `(d,)` are the columns that count. With momentum a
+        direction goes on to be followed, and comes to lr / (1 - momentum). Of Adam it is an estimate: none of its steps
+        moves a column by more than about lr, so that where v is still smaller than the noise, that stands for it.
         """
+        columns = w.new_ones(w.shape[1], dtype=torch.float64) if only is None else only.double()
+        if self.name != "adam":
+            return noise * columns.sum() * (self.lr / (1 - self.momentum)) ** 2
         rate = self._rate(moments, t)
-        if isinstance(rate, Tensor):
-            return (rate if only is None else rate * only).double().square().sum(1)
-        columns = w.shape[1] if only is None else int(only.sum())
-        return w.new_full((len(w),), columns * (rate / (1 - self.momentum)) ** 2, dtype=torch.float64)
+        assert isinstance(rate, Tensor)
+        return (noise[:, None] * rate.double().square()).clamp(max=self.lr**2) @ columns
 
     def _pulled(self, w: Tensor, pull: Pull, moments: tuple[Tensor, ...], t: int) -> None:
         """Move w on to where the step ends: w' = (w + rate s u) / (1 + rate s), u the anchor and s the strength.

@@ -45,6 +45,13 @@ def use_precision(precision: str, device: torch.device) -> Iterator[None]:
         matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
 
 
+@contextlib.contextmanager
+def exactly(device: torch.device) -> Iterator[None]:
+    """Compute in the tensors' own format inside, whatever is used around it."""
+    with torch.autocast(device.type, enabled=False), use_precision("fp32", device):
+        yield
+
+
 def _autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     if precision != "bf16":
         return contextlib.nullcontext()

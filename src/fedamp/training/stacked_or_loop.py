@@ -110,6 +110,8 @@ def compile_pays(trainer: Trainer, clients: Clients, rounds: int) -> bool:
     """Return whether torch.compile repays its own time in a run: on a GPU, with much to do in few shapes."""
     if clients.x.device.type != "cuda" or trainer.config.engine != "stacked" or not trainer.model.side_by_side:
         return False
+    if trainer.config.privacy is not None:  # samples pass one by one, under vmap
+        return False
     sizes = sorted(len(positions) for positions in clients.train)
     batching = trainer.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)
@@ -137,6 +139,8 @@ def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
     if not trainer.model.side_by_side:
         model.only_vmap()
     batching = Batching(min(4, trainer.config.batching.batch_size), steps=2)
+    if trainer.config.privacy is not None:  # so few samples that all of them are in every random minibatch
+        batching, clients = Batching(4, steps=2), clients.training_on(tuple(mine[:4] for mine in clients.train))
     probe = Trainer(model, replace(trainer.config, batching=batching, engine=way), trainer.events)
     two = torch.arange(min(2, len(clients)))
     try:

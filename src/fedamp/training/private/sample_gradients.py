@@ -12,7 +12,11 @@ from torch.func import grad_and_value, vmap
 
 from fedamp.models.dropout import CoordinateDropout, seed_streams
 from fedamp.models.flat_model import FlatModel
+from fedamp.training.precision import exactly
 from fedamp.training.tasks_and_metrics import Task
+
+Named = dict[str, Tensor]
+"""The parameters of a module by name, or what belongs to each of them."""
 
 VALUES = 1 << 24
 """Values of samples' gradients that a CPU holds at once: 64 MB of them, and a few times as much on the way."""
@@ -44,7 +48,7 @@ class SampleGradients:
         for begin in range(0, y.shape[1], portion):
             some = slice(begin, begin + portion)
             gradients, values = self._gradients(point, buffers, x[:, some], y[:, some], keys[:, some], t)
-            total += clipped(gradients, present[:, some], clip).sum(1)
+            total += clipped_sum(list(gradients.values()), present[:, some], clip)
             losses += values.where(present[:, some], 0).sum(1)
         return total, losses
 
@@ -59,38 +63,37 @@ class SampleGradients:
 
     def losses(self, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         """Return the loss of each of one client's samples, `(B,)`, without training."""
-        loss, parts = partial(self._loss, 1, False), [params.new_zeros(0)]
+        loss, named, parts = partial(self._loss, 1, False), self.model.named(params), [params.new_zeros(0)]
         for begin in range(0, len(y), SAMPLES):
             some = slice(begin, begin + SAMPLES)
-            parts.append(self._over_samples(loss, params, buffers, x[some], y[some], keys[some]))
+            parts.append(self._over_samples(loss, named, buffers, x[some], y[some], keys[some]))
         return torch.cat(parts)
 
-    def _loss(
-        self, t: int, training: bool, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor
-    ) -> Tensor:
+    def _loss(self, t: int, training: bool, named: Named, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         """Return the loss of one sample, alone in its batch; what it does to the buffers is forgotten."""
         with CoordinateDropout(key, t):
-            output, _ = self.model(params, buffers, x[None].clone(), training)
-        return self.task.loss(output.to(params.dtype), y[None])
+            output = self.model.at(named, buffers, x[None].clone(), training)
+        return self.task.loss(output.to(self.model.dtype), y[None])
 
     def _gradients(
         self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return each sample's gradient `(n, B, d)` and loss `(n, B)`."""
+    ) -> tuple[Named, Tensor]:
+        """Return each sample's gradient, a tensor `(n, B, ...)` for each parameter, and its loss `(n, B)`."""
         each = grad_and_value(partial(self._loss, t, True))
         if len(point) > 1:
-            found: tuple[Tensor, Tensor] = vmap(vmap(each, (None, None, 0, 0, 0)))(point, buffers, x, y, keys)
+            named = self.model.named(point)
+            found: tuple[Named, Tensor] = vmap(vmap(each, (None, None, 0, 0, 0)))(named, buffers, x, y, keys)
             return found
-        gradient, value = self._over_samples(each, point[0], buffers[0], x[0], y[0], keys[0])
-        return gradient[None], value[None]
+        gradient, value = self._over_samples(each, self.model.named(point[0]), buffers[0], x[0], y[0], keys[0])
+        return {name: part[None] for name, part in gradient.items()}, value[None]
 
     def _over_samples(
-        self, function: Callable[..., Any], params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor
+        self, function: Callable[..., Any], named: Named, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor
     ) -> Any:
-        """Return function(params, buffers, sample) of each of one client's samples: by vmap, if the module takes it."""
+        """Return function(named, buffers, sample) of each of one client's samples: by vmap, if the module takes it."""
         if self.by_vmap:
             try:
-                return vmap(function, (None, None, 0, 0, 0))(params, buffers, x, y, keys)
+                return vmap(function, (None, None, 0, 0, 0))(named, buffers, x, y, keys)
             except torch.OutOfMemoryError:
                 raise
             except Exception:  # whatever a user's module may do under vmap: if it is a fault, it comes again below
@@ -99,20 +102,30 @@ class SampleGradients:
         for sample in zip(x, y, keys, strict=True):
             # Other randomness than dropout: of this sample alone too.
             high, low = sample[-1].tolist()
-            seed_streams((high & 0x7FFFFFFF) << 32 | low & 0xFFFFFFFF, params.device)
-            found.append(function(params, buffers, *sample))
-        if isinstance(found[0], Tensor):
-            return torch.stack(found)
-        return tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+            seed_streams((high & 0x7FFFFFFF) << 32 | low & 0xFFFFFFFF, x.device)
+            found.append(function(named, buffers, *sample))
+        return _stack(found)
 
 
-def clipped(gradients: Tensor, present: Tensor, clip: float) -> Tensor:
-    """Return samples' gradients `(n, B, d)`, none longer than `clip`; of absent samples, 0. The input is overwritten.
+def clipped_sum(gradients: list[Tensor], present: Tensor, clip: float) -> Tensor:
+    """Return the sum over samples of their gradients `(n, B, ...)`, none longer than `clip`, as rows `(n, d)`.
 
-    A gradient that is not finite, or too long for its length to be a number, counts as 0.
+    Absent samples, and those whose gradient has no finite length, count as 0.
     """
-    lengths = torch.linalg.vector_norm(gradients, dim=2)
-    counts = present & lengths.isfinite()
-    if not bool(counts.all()):
-        gradients.masked_fill_(~counts[..., None], 0)  # not a factor of 0: 0 times infinity is no number
-    return gradients.mul_((clip / lengths.where(counts, clip).clamp(min=clip))[..., None])
+    parts = [part.reshape(*present.shape, -1) for part in gradients]
+    lengths = torch.stack([part.norm(dim=2) for part in parts]).norm(dim=0)
+    finite = lengths.isfinite()
+    factors = (clip / lengths.clamp(min=clip)).where(present & finite, 0)
+    if not bool(finite.all()):  # 0 times infinity is no number
+        parts = [part.where(finite[..., None], 0) for part in parts]
+    with exactly(factors.device):  # no product may make a gradient longer than it is
+        return torch.cat([torch.einsum("nb,nbd->nd", factors, part) for part in parts], 1)
+
+
+def _stack(found: list[Any]) -> Any:
+    """Return what was found for each sample, joined: tensors, or tuples and dicts of them."""
+    if isinstance(found[0], dict):
+        return {name: _stack([one[name] for one in found]) for name in found[0]}
+    if isinstance(found[0], tuple):
+        return tuple(_stack(list(parts)) for parts in zip(*found, strict=True))
+    return torch.stack(found)

@@ -107,9 +107,9 @@ class PrivateWalk:
         if not parts:
             return
         only = None if self.local.only is None else self.local.only.params
-        gain = self.local.config.optimizer.squared_reach(w, moments, t, only)
         noise = [sum(self._scale(i, part)[1] ** 2 for part in parts) for i in range(run.start, run.stop)]
-        self.variances[name][run] += gain * gain.new_tensor(noise)
+        variance = self.variances[name].new_tensor(noise)
+        self.variances[name][run] += self.local.config.optimizer.variance(variance, w, moments, t, only)
 
     def _spend(self, run: slice, parts: list[tuple[int, int]]) -> None:
         if not parts:
