@@ -264,17 +264,48 @@ def test_a_module_that_vmap_cant_handle_is_trained_sample_by_sample():
     assert not local.trainer.sample_gradients.by_vmap
 
 
+class Renormed(nn.Module):
+    """A module that shrinks its weights in place, by what it sees: that would show in the row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.layer.weight.data.mul_(x.detach().abs().max().clamp(max=0.9))
+        return self.layer(x)
+
+
+def test_what_a_pass_writes_into_the_weights_is_forgotten():
+    """Else it would leave without noise, and one sample's pass would change another's gradient."""
+    local, start = training(privacy=promise(0.0, 1e9), module=Renormed().double(), batching=Batching(30, steps=2))
+    before = start.params.clone()
+
+    def stay(w: Tensor, grad) -> Tensor:
+        return 0 * grad(w)
+
+    assert torch.equal(local.run(start, stay).params, before)
+    local.loss(start)
+    assert torch.equal(start.params, before)
+    found = gradients(local, start)
+    for i in range(4):
+        x, y = local.clients.samples(local.clients.train[i])
+        expected = reference(local.trainer.model, Rows(before[i : i + 1].clone(), start.buffers[:1]), x, y, 1e9)
+        torch.testing.assert_close(found[i, 0], expected / len(y), rtol=1e-9, atol=1e-12)
+
+
 def test_other_randomness_comes_from_the_secret_and_leaves_the_global_stream_alone():
     found = []
     for secret in (1, 1, 2):
         local, start = training(
-            privacy=promise(0.0, secret=secret), module=Drawing().double(), batching=Batching(30, steps=1)
+            privacy=promise(0.0, secret=secret), module=Drawing().double(), batching=Batching(30, steps=2)
         )
         before = torch.get_rng_state()
         found.append(gradients(local, Rows(torch.full_like(start.params, 0.1), start.buffers)))
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+    assert not torch.equal(found[0][:, 0], found[0][:, 1]), "another one at each step"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

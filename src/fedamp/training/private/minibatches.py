@@ -47,7 +47,7 @@ class PrivatePlan:
         self.steps = [batching.num_steps(size) for size in sizes]
         self.num_steps = max(self.steps)
         self.rates = [sampling.rate(batching.batch_size, size) for size in sizes]
-        self.expected = [rate * size for rate, size in zip(self.rates, sizes, strict=True)]
+        self.expected = [min(batching.batch_size, size) for size in sizes]  # q n: how long a minibatch is on average
         self.streams = [local.streams.draws(local.clients.numbers[i]) for i in who]
 
     def runs(self, t: int) -> Iterator[tuple[slice, Minibatches]]:

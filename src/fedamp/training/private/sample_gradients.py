@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
+from fedamp import seeds
 from fedamp.models.dropout import CoordinateDropout, seed_streams
 from fedamp.models.flat_model import FlatModel
 from fedamp.training.precision import exactly
@@ -26,6 +27,9 @@ GPU_SHARE = 1 / 16
 
 SAMPLES = 4096
 """Samples whose losses are taken at once."""
+
+OVER_SAMPLES = (None, None, 0, 0, 0)
+"""All samples of a client meet the same parameters and buffers; inputs, target and dropout's key are a sample's own."""
 
 
 class SampleGradients:
@@ -48,7 +52,7 @@ class SampleGradients:
         for begin in range(0, y.shape[1], portion):
             some = slice(begin, begin + portion)
             gradients, values = self._gradients(point, buffers, x[:, some], y[:, some], keys[:, some], t)
-            total += clipped_sum(list(gradients.values()), present[:, some], clip)
+            total += clipped_sum(gradients, present[:, some], clip)
             losses += values.where(present[:, some], 0).sum(1)
         return total, losses
 
@@ -63,11 +67,27 @@ class SampleGradients:
 
     def losses(self, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         """Return the loss of each of one client's samples, `(B,)`, without training."""
-        loss, named, parts = partial(self._loss, 1, False), self.model.named(params), [params.new_zeros(0)]
+        parts = [params.new_zeros(0)]
         for begin in range(0, len(y), SAMPLES):
             some = slice(begin, begin + SAMPLES)
-            parts.append(self._over_samples(loss, named, buffers, x[some], y[some], keys[some]))
+            inputs = params, buffers, x[some], y[some], keys[some]
+            found = self._tried(partial(self._loss, 1, False), *inputs)
+            parts.append(torch.stack(list(self._one_by_one(1, False, *inputs))) if found is None else found)
         return torch.cat(parts)
+
+    def _gradients(
+        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
+    ) -> tuple[list[Tensor], Tensor]:
+        """Return each sample's gradient, a tensor `(n, B, ...)` for each parameter, and its loss `(n, B)`."""
+        each = grad_and_value(partial(self._loss, t, True))
+        if len(point) > 1:
+            gradients, values = vmap(vmap(each, OVER_SAMPLES))(self.model.named(point), buffers, x, y, keys)
+            return list(gradients.values()), values
+        inputs = point[0], buffers[0], x[0], y[0], keys[0]
+        found = self._tried(each, *inputs)
+        if found is not None:
+            return [part[None] for part in found[0].values()], found[1][None]
+        return self._gradients_one_by_one(t, *inputs)
 
     def _loss(self, t: int, training: bool, named: Named, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         """Return the loss of one sample, alone in its batch; what it does to the buffers is forgotten."""
@@ -75,36 +95,37 @@ class SampleGradients:
             output = self.model.at(named, buffers, x[None].clone(), training)
         return self.task.loss(output.to(self.model.dtype), y[None])
 
-    def _gradients(
-        self, point: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor, t: int
-    ) -> tuple[Named, Tensor]:
-        """Return each sample's gradient, a tensor `(n, B, ...)` for each parameter, and its loss `(n, B)`."""
-        each = grad_and_value(partial(self._loss, t, True))
-        if len(point) > 1:
-            named = self.model.named(point)
-            found: tuple[Named, Tensor] = vmap(vmap(each, (None, None, 0, 0, 0)))(named, buffers, x, y, keys)
-            return found
-        gradient, value = self._over_samples(each, self.model.named(point[0]), buffers[0], x[0], y[0], keys[0])
-        return {name: part[None] for name, part in gradient.items()}, value[None]
-
-    def _over_samples(
-        self, function: Callable[..., Any], named: Named, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor
-    ) -> Any:
-        """Return function(named, buffers, sample) of each of one client's samples: by vmap, if the module takes it."""
+    def _tried(self, function: Callable[..., Any], params: Tensor, *inputs: Tensor) -> Any:
+        """Return the function of each of one client's samples by vmap; None if the module can't take it."""
         if self.by_vmap:
             try:
-                return vmap(function, (None, None, 0, 0, 0))(named, buffers, x, y, keys)
+                return vmap(function, OVER_SAMPLES)(self.model.named(params), *inputs)
             except torch.OutOfMemoryError:
                 raise
-            except Exception:  # whatever a user's module may do under vmap: if it is a fault, it comes again below
+            except Exception:  # whatever a user's module may do under vmap: if it is a fault, it comes again alone
                 self.by_vmap = False
-        found = []
-        for sample in zip(x, y, keys, strict=True):
-            # Other randomness than dropout: of this sample alone too.
-            high, low = sample[-1].tolist()
-            seed_streams((high & 0x7FFFFFFF) << 32 | low & 0xFFFFFFFF, x.device)
-            found.append(function(named, buffers, *sample))
-        return _stack(found)
+        return None
+
+    def _gradients_one_by_one(self, t: int, params: Tensor, *inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+        gradients, values = [], []
+        # A copy for each sample: a module may write into its weights, and no other sample may see what one did to them.
+        for sample in zip(*inputs[1:], strict=True):
+            at = params.clone().requires_grad_()
+            (value,) = self._one_by_one(t, True, at, inputs[0], *(part[None] for part in sample))
+            gradients.append(torch.autograd.grad(value, at)[0])
+            values.append(value.detach())
+        return [torch.stack(gradients)[None]], torch.stack(values)[None]
+
+    def _one_by_one(
+        self, t: int, training: bool, params: Tensor, buffers: Tensor, x: Tensor, y: Tensor, keys: Tensor
+    ) -> Iterator[Tensor]:
+        """Yield the loss of each of one client's samples."""
+        for one, label, key in zip(x, y, keys, strict=True):
+            high, low = key.tolist()
+            # Randomness that is not dropout is this sample's own too.
+            seed_streams(seeds.number(high % 2**32, "other randomness", low % 2**32, t), x.device)
+            named = self.model.named(params if training else params.clone())
+            yield self._loss(t, training, named, buffers, one, label, key)
 
 
 def clipped_sum(gradients: list[Tensor], present: Tensor, clip: float) -> Tensor:
@@ -120,12 +141,3 @@ def clipped_sum(gradients: list[Tensor], present: Tensor, clip: float) -> Tensor
         parts = [part.where(finite[..., None], 0) for part in parts]
     with exactly(factors.device):  # no product may make a gradient longer than it is
         return torch.cat([torch.einsum("nb,nbd->nd", factors, part) for part in parts], 1)
-
-
-def _stack(found: list[Any]) -> Any:
-    """Return what was found for each sample, joined: tensors, or tuples and dicts of them."""
-    if isinstance(found[0], dict):
-        return {name: _stack([one[name] for one in found]) for name in found[0]}
-    if isinstance(found[0], tuple):
-        return tuple(_stack(list(parts)) for parts in zip(*found, strict=True))
-    return torch.stack(found)
