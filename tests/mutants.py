@@ -447,8 +447,8 @@ MUTANTS = (
     ),
     Mutant(
         "training/local.py",
-        "        part.clients = replace(self.clients, train=train)\n",
-        "        part.clients, part.losses = replace(self.clients, train=train), {}\n",
+        "        part.clients, part._known = self.clients.training_on(train), known\n",
+        "        part.clients, part._known, part.losses = self.clients.training_on(train), known, {}\n",
         "tests/training/test_local_parts.py -k all_at_once",
     ),
     Mutant(
@@ -1016,6 +1016,73 @@ MUTANTS = (
         'reply["w"].mean()',
         'reply["w"][:1]',
         "tests/methods/test_personal_models.py -k 'per_fedavg and algorithm'",
+    ),
+    # what protects single samples
+    Mutant(
+        "training/private/sample_gradients.py",
+        ".where(present & finite, 0)",
+        ".where(present, 0)",
+        "tests/training/test_privacy.py -k no_more_than_the_clip",
+    ),
+    Mutant(
+        "training/private/sample_gradients.py",
+        "(clip / lengths.clamp(min=clip))",
+        "(clip / lengths)",
+        "tests/training/test_privacy.py -k sum_of_clipped",
+    ),
+    Mutant(
+        "training/private/sample_gradients.py",
+        "at = params.clone().requires_grad_()",
+        "at = params.detach().requires_grad_()",
+        "tests/training/test_privacy.py -k forgotten",
+    ),
+    Mutant(
+        "training/private/walk.py",
+        "return size, self.z[i] * self.clip / size",
+        "return size, self.z[i] / size",
+        "tests/training/test_privacy.py -k its_variance",
+    ),
+    Mutant(
+        "training/private/walk.py",
+        "most = sampling.most_gradients(parts)",
+        "most = 1",
+        "tests/training/test_privacy.py -k spent",
+    ),
+    Mutant(
+        "training/private/streams.py",
+        'return seeds.generator(self.seed, "private batches", client, *self.when)',
+        'return seeds.generator(0, "private batches", client, *self.when)',
+        "tests/training/test_privacy.py -k secret_changes",
+    ),
+    Mutant(
+        "training/private/noise.py",
+        'seeds.generator(seed, "private noise", *coordinates)',
+        'seeds.generator(seed, "private noise", *coordinates[:2])',
+        "tests/training/test_privacy.py -k its_variance",
+    ),
+    Mutant(
+        "training/private/losses.py",
+        ".nan_to_num(most, most, most).clamp(0, most)",
+        ".nan_to_num(most, most, most)",
+        "tests/training/test_privacy_of_losses.py -k loss",
+    ),
+    Mutant(
+        "training/private/minibatches.py",
+        "((self.places * p).floor() == i - 1)",
+        "((self.places * p).floor() <= i - 1)",
+        "tests/training/test_privacy.py -k make_up_all_of_it",
+    ),
+    Mutant(
+        "training/local.py",
+        'parts.below(self.clients, i, share, self.config.seed, "held out")',
+        'parts.below(self.clients, i, known[i] / size, self.config.seed, "held out")',
+        "tests/training/test_privacy.py -k other_samples_part",
+    ),
+    Mutant(
+        "privacy/sampling.py",
+        "<= j * p < i * q for",
+        "<= j * p <= i * q for",
+        "tests/privacy/test_sampling.py -k worst_place",
     ),
 )
 

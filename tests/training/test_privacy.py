@@ -78,7 +78,7 @@ def test_the_gradient_is_the_sum_of_clipped_ones_over_the_number_to_be_expected(
     if portion is not None:
         monkeypatch.setattr(sample_gradients, "VALUES", portion)
     clients = data((12, 12, 12))
-    local, start = training(engine, promise(z=0.0, clip=0.6), clients, batching=Batching(5, steps=4))
+    local, start = training(engine, promise(z=0.0, clip=1.4), clients, batching=Batching(5, steps=4))
     found = gradients(local, start)
     streams = local.streams
     for i in range(3):
@@ -86,7 +86,7 @@ def test_the_gradient_is_the_sum_of_clipped_ones_over_the_number_to_be_expected(
         for t in range(4):
             chosen = clients.train[i][torch.from_numpy(stream.random(12) < 5 / 12)]
             x, y = clients.samples(chosen)
-            expected = reference(local.trainer.model, start[slice(i, i + 1)], x, y, 0.6) / 5
+            expected = reference(local.trainer.model, start[slice(i, i + 1)], x, y, 1.4) / 5
             torch.testing.assert_close(found[i, t], expected, rtol=1e-9, atol=1e-12)
 
 
