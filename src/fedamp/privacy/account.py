@@ -13,7 +13,7 @@ import importlib.metadata
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedamp import checks
@@ -35,6 +35,10 @@ CLOSE = 1e-3
 LEAST, MOST = 1e-3, 1e6
 """Between which a search looks for noise."""
 LARGEST = 300.0  # of 1 / z^2 in an exponential
+MOST_POINTS = 1 << 16
+"""Of the grid of one step: some 0.2 s. Steps with a rate below 1e-4 would take more, and are then counted too high."""
+TAIL = 10.0
+"""Standard deviations of the noise beyond which the library looks no further."""
 
 
 def available() -> bool:
@@ -166,7 +170,7 @@ def _one_step(event: Event, grid: float) -> PrivacyLossDistribution:
     return from_gaussian_mechanism(event.noise, sampling_prob=event.rate, value_discretization_interval=grid)
 
 
-def _grid(steps: Iterable[tuple[Event, int]]) -> float:
+def _grid(steps: Steps) -> float:
     """Return the grid for these steps: a power of 2, fine enough for those who spend most of it.
 
     On a grid of width h a loss of spread s < h gets a variance of about s h. So h has to be small against
@@ -174,10 +178,17 @@ def _grid(steps: Iterable[tuple[Event, int]]) -> float:
     """
     spreads = [(_spread(event), count) for event, count in steps]
     wanted = sum(n * s * s for s, n in spreads) / sum(n * s for s, n in spreads) / FINE
-    return 2.0 ** math.floor(math.log2(wanted))
+    largest = max(_largest(event) for event, _ in steps)
+    return 2.0 ** math.floor(math.log2(max(wanted, largest / MOST_POINTS)))
 
 
 def _spread(event: Event) -> float:
     """Return about the standard deviation of one step's privacy loss: q sqrt(exp(1/z^2) - 1), at most 1/z."""
     at_most = 1 / event.noise
     return min(event.rate * math.sqrt(math.expm1(min(at_most**2, LARGEST))), at_most)
+
+
+def _largest(event: Event) -> float:
+    """Return about the largest privacy loss of one step: log(1 + q (exp(x) - 1)) at the end of the noise's tail."""
+    x = TAIL / event.noise + 1 / (2 * event.noise**2)
+    return x + math.log(event.rate) if x > LARGEST else math.log1p(event.rate * math.expm1(x))

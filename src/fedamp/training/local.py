@@ -79,6 +79,11 @@ class LocalTraining(ABC):
         return torch.tensor(counts, device=self.clients.x.device)
 
     @property
+    def batch_size(self) -> int:
+        """Samples of a minibatch; on average, where samples are protected."""
+        return self.config.batching.batch_size
+
+    @property
     def lr(self) -> float:
         """The optimiser's learning rate."""
         return self.config.optimizer.lr
