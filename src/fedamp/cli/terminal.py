@@ -148,6 +148,10 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool, told: Se
         table.add_row("all test samples together", text)
     if facts.positive is not None and info(result["metric"]).by_positive:
         table.add_row("positive class", facts.positive)
+    if facts.privacy is not None:
+        from fedamp.records.privacy import Promised
+
+        table.add_row("privacy", Promised.of(facts.privacy).words(result.get("epsilon"), facts.names))
     if facts.shared_samples:
         table.add_row("training samples that clients share", str(facts.shared_samples))
     if facts.note:

@@ -273,6 +273,40 @@ class RunConfig:
             )
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
+        self._check_privacy()
+
+    def _check_privacy(self) -> None:
+        """Raise if samples can't be protected in this way, or would not be although somebody seems to expect it."""
+        for name in ("dp_epsilon", "dp_noise"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        checks.positive("dp_clip", self.dp_clip)
+        checks.positive("dp_delta", self.dp_delta)
+        if self.dp_delta >= 1:
+            raise UserError(f"dp_delta is {self.dp_delta:g}; expected a number below 1, well below 1 / samples")
+        if self.dp_epsilon is not None and self.dp_noise is not None:
+            raise UserError(
+                f"dp_epsilon is {self.dp_epsilon:g} and dp_noise {self.dp_noise:g}, but one follows from the other: "
+                "leave one of them out"
+            )
+        if not self.private:
+            for name in ("dp_delta", "dp_clip"):
+                if getattr(self, name) != getattr(RunConfig, name):
+                    raise UserError(
+                        f"{name} is {getattr(self, name):g}, but nothing would be protected: give --dp-epsilon, say 4, "
+                        "or --dp-noise too"
+                    )
+            return
+        if self.class_weights == "balanced":
+            raise UserError(
+                "class_weights is 'balanced', which tells how many samples of each class a client has, and dp_epsilon "
+                "and dp_noise do not cover that; leave one of them out"
+            )
+        if self.take_home == "chosen":
+            raise UserError(
+                "take_home is 'chosen', by the scores of held-out samples, which dp_epsilon and dp_noise do not cover; "
+                "take what is scored (--take-home scored)"
+            )
 
     @property
     def private(self) -> bool:

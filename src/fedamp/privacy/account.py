@@ -21,7 +21,7 @@ from fedamp.errors import UserError
 from fedamp.privacy.events import Event, Spending
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution  # type: ignore[import-untyped]
 
 LIBRARY = "dp-accounting"
 INSTALL = "pip install 'fedamp[privacy]'"
@@ -76,7 +76,7 @@ def delta(spent: Spending, epsilon: float) -> float:
 
 
 def calibrate(plan: Spending | Callable[[float], Spending], epsilon: float, delta: float) -> float:
-    """Return the least noise z, up to `CLOSE`, with which a plan spends at most epsilon at delta; 0 if it takes no step.
+    """Return the least noise z, up to `CLOSE`, with which a plan spends at most epsilon at delta; 0 if it has no step.
 
     A plan is what would be spent with z = 1: at z each event has z times that noise. Or it is a function of z whose
     noise grows with it.

@@ -1,8 +1,8 @@
 """What a run is going to spend: its method played through to the last round, without any training.
 
 How many gradients a method takes of a minibatch, how many passes it makes, on which part of the samples, and how often
-it asks for a loss, is the method's own affair, and may change from round to round. So all rounds are played, with models
-of a few columns and a local training that only counts.
+it asks for a loss, is the method's own affair, and may change from round to round. So all rounds are played, with
+models of a few columns and a local training that only counts.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class Facts:
     hyperparameters: Mapping[str, Any] | None = None  # of the method, its defaults among them
     optimizer: str | None = None  # as used: the method's own if none was asked for
     lr: float | None = None
+    privacy: Mapping[str, Any] | None = None  # how samples are protected: see `records.privacy.Promised`
     rows: list[int] | None = None  # of a federation: the place of each row of the saved models among the members
 
     @classmethod

@@ -102,6 +102,19 @@ const Charts = (() => {
     }), config);
   }
 
+  function epsilon(plot, { curves, asked }) {
+    const last = Math.max(...curves.flatMap(({ x }) => x));
+    const rule = { color: css("--warn"), width: 2, dash: "dot" };
+    Plotly.react(plot, curves.map(({ name, x, y }, i) => ({
+      type: "scatter", mode: last < 30 ? "lines+markers" : "lines", x: [0, ...x], y: [0, ...y], line: { color: colour(i + 1), dash: DASHES[i % DASHES.length] },
+      text: Array(x.length + 1).fill(plain(name)), hovertemplate: "%{text}, round %{x}: epsilon %{y:.3g}<extra></extra>",
+    })), layout({
+      shapes: asked.map((y) => ({ type: "line", x0: 0, x1: 1, xref: "paper", y0: y, y1: y, line: rule })),
+      xaxis: { title: { text: "round" }, ...(last < 12 ? { dtick: 1 } : {}) },
+      yaxis: { title: { text: "epsilon" }, rangemode: "tozero" },
+    }), config);
+  }
+
   function gains(plot, { names, others, gain }) {
     const places = names.map((_, i) => i);
     const text = names.map(plain);
@@ -146,5 +159,5 @@ const Charts = (() => {
     fieldset.replaceChildren(fieldset.firstElementChild, ...labels);
   }
 
-  return { dark, plain, css, colour, faint, DASHES, layout, config, heatMap, spectrum, gains, swatch, fillLegend };
+  return { dark, plain, css, colour, faint, DASHES, layout, config, heatMap, spectrum, epsilon, gains, swatch, fillLegend };
 })();

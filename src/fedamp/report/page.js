@@ -94,6 +94,7 @@
     drawXi();
     drawClients();
     document.querySelectorAll("[data-spectrum]").forEach((plot) => Charts.spectrum(plot, JSON.parse(plot.dataset.spectrum)));
+    document.querySelectorAll("[data-epsilon]").forEach((plot) => Charts.epsilon(plot, JSON.parse(plot.dataset.epsilon)));
     document.querySelectorAll("[data-clients]").forEach((plot) => Charts.gains(plot, JSON.parse(plot.dataset.clients)));
     document.querySelectorAll(".wide").forEach((table) => watch.observe(table));
   }

@@ -16,6 +16,7 @@ from fedamp.report.content import content
 from fedamp.report.cost import costs
 from fedamp.report.figures import figures
 from fedamp.report.groups import Block, make_blocks
+from fedamp.report.privacy import privacy_section
 from fedamp.report.table import Row, rows_of
 from fedamp.report.who_helps import who_helps
 
@@ -53,6 +54,7 @@ def page(blocks: Sequence[Block], rows: Sequence[Row]) -> str:
             content=content(blocks, rows),
             who_helps=who_helps(blocks),
             alone=against_alone(blocks),
+            privacy=privacy_section(blocks),
             costs=costs(blocks),
             data=Markup(as_json(figures(blocks))),
             style=Markup(asset("page.css")),

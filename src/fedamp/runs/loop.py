@@ -23,6 +23,7 @@ from fedamp.runs.round import Round, play_round
 from fedamp.runs.scoring import held_out, scores
 from fedamp.runs.setup import Setup
 from fedamp.runs.simulated_faults import draw_present
+from fedamp.runs.spending import Spent
 from fedamp.runs.standing import Standing
 from fedamp.training.torch_switches import keep_freed_memory, use_deterministic, use_threads
 
@@ -61,13 +62,16 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
         at = Standing.first(setup) if saved is None else Standing.saved(saved)
         if saved is None:
             observer(journal.add(unplayed_line(0, scores(setup, at.models(setup), torch.arange(len(setup.clients))))))
-        at = replace(at, held_out=held_out(config, setup, journal.lines))
+        spent = Spent.until(journal.lines, setup.facts, len(setup.clients))
+        at = replace(at, held_out=held_out(config, setup, journal.lines), spent=spent)
         try:
             while going_on and at.k < config.rounds:
                 clock, k = time.perf_counter(), at.k + 1
                 played = _next_round(config, setup, at)
                 scored = scores(setup, played.models, played.present.nonzero()[:, 0])
-                events = setup.trainer.take_events()
+                spent = at.spent.after(played.spent)
+                events = [*setup.trainer.take_events(), *spent.events]
+                scored = {**spent.line(played.spent), **scored}
                 line = journal.add(round_line(k, played, events, scored, time.perf_counter() - clock))
                 at = at.after(played, line, config, setup)  # an interrupt before this takes the line back
                 try:

@@ -28,6 +28,7 @@ from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState
 from fedamp.records.metric_scores import Scored
 from fedamp.records.newcomers import Newcomer, Newcomers
+from fedamp.records.privacy import Promised, epsilon_now
 from fedamp.records.summaries import Summary, finite, in_unit, kept_scores, score_table
 from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
 from fedamp.rows import Rows
@@ -158,6 +159,21 @@ class Result:
         return entry, self.best_models.get(entry, self.last_models[entry])
 
     @property
+    def epsilon(self) -> list[float | None] | None:
+        """What each client's single samples have spent in all rounds, at the delta in `facts`; None if not known.
+
+        `privacy` says it in words.
+        """
+        return epsilon_now(self.history)
+
+    @property
+    def privacy(self) -> str | None:
+        """What was spent of the privacy of single samples, in words; None if they were not protected."""
+        if self.facts.privacy is None:
+            return None
+        return Promised.of(self.facts.privacy).words(self.epsilon, self.facts.names)
+
+    @property
     def finished(self) -> bool:
         """Whether all rounds were played."""
         return self.last_models[self.scored].round >= self.config.rounds
@@ -260,6 +276,8 @@ class Result:
             "best_models": {entry: kept.to_dict() for entry, kept in self.best_models.items()},
             **({} if self.take_home is None else {"take_home": self.take_home.to_dict()}),
         }
+        if self.epsilon is not None:
+            values["epsilon"] = self.epsilon
         if self.alone is not None:
             values["alone"] = self.alone.to_dict()
         if self.metrics:

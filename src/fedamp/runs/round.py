@@ -1,5 +1,6 @@
 """One communication round, and who takes part in it."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor
 from fedamp.config.reply_limits import ReplyLimits
 from fedamp.methods import Local, Method
 from fedamp.methods.base import ABOUT
+from fedamp.privacy.events import Spending
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks
 from fedamp.runs.simulated_faults import Tamper
@@ -28,6 +30,7 @@ class Round:
     refused: dict[int, str]  # whose reply was refused, by position, and why
     diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
     num_bytes: dict[str, int]  # of all present clients together: `down` to them, `up` to the server
+    spent: list[Spending] | None = None  # what the privacy of each of the m clients was spent on; None: no such thing
 
 
 def play_round(
@@ -90,7 +93,16 @@ def play_round(
         refused={i: why.text for i, why in refused.items()},
         diagnostics={**diagnostics, "events": events},
         num_bytes=num_bytes,
+        spent=_spent(local, who, len(present)),
     )
+
+
+def _spent(local: Local, who: Tensor, num_clients: int) -> list[Spending] | None:
+    """Return what each client's privacy was spent on: also of one whose reply was refused, for it has left."""
+    found: list[Spending] = [Counter() for _ in range(num_clients)]
+    for i, mine in zip(who.tolist(), getattr(local, "spent", ()), strict=False):
+        found[i] = mine
+    return found if any(found) else None
 
 
 def _num_bytes(message: Message) -> int:

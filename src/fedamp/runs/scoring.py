@@ -13,7 +13,7 @@ from fedamp.config import RunConfig
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Snapshot
 from fedamp.records.summaries import Line, Summary, counted_clients, in_unit, score_table, spread, summarise
-from fedamp.records.take_home import CHOSEN, HeldOut
+from fedamp.records.take_home import CHOSEN, SCORED, HeldOut
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept
 from fedamp.runs.setup import Setup
@@ -111,8 +111,13 @@ def with_choice(
 
 
 def take_home_rule(config: RunConfig, method: Method) -> str:
-    """Return what clients take home, where samples are held out: as asked for, or the method's own way."""
-    return method.takes_home if config.take_home == "auto" else config.take_home
+    """Return what clients take home, where samples are held out: as asked for, or the method's own way.
+
+    Where samples are protected, held-out ones choose nothing by themselves: their scores are not covered.
+    """
+    if config.take_home == "auto":
+        return SCORED if config.private else method.takes_home
+    return config.take_home
 
 
 def summary(config: RunConfig, setup: Setup, history: Sequence[Mapping[str, Any]]) -> Summary:

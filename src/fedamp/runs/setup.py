@@ -34,9 +34,10 @@ from fedamp.runs.judging import (
     undefined_warnings,
 )
 from fedamp.runs.material import Material, given_material, load_material
-from fedamp.runs.newcomers.newcomer import kept_out, setup_of
+from fedamp.runs.newcomers.newcomer import ROUNDS, as_newcomer, kept_out, setup_of
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
-from fedamp.runs.simulated_faults import Tamper, poison
+from fedamp.runs.protection import Protection, protection
+from fedamp.runs.simulated_faults import Tamper, draw_present, poison
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
 from fedamp.training.model_check import check_model, check_private
@@ -110,7 +111,12 @@ def assemble(
         clients = clients.balanced(material.num_outputs)
     unscored, without = undefined_warnings(material.task, clients, material.facts.names, together)
     few = choice_warnings(material.task, clients) if together else []
-    trainer, choice = _way_of_training(config, material, clients, flat, w, method, device)
+    trainer = _trainer(config, material, clients, flat, method, device)
+    names = _names(material, clients)
+    safe = protection(config, method, trainer, clients, w, names, _presence(config, len(clients)))
+    if safe is not None:
+        trainer = trainer.changed(privacy=safe.privacy)
+    trainer, choice = _way_of_training(config, trainer, clients, w)
     doubts = method.doubts(trainer.local(clients, 1))
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     setup = Setup(
@@ -119,7 +125,11 @@ def assemble(
         clients=clients,
         w=w,
         choice=choice,
-        facts=replace(_facts(config, material, clients, trainer, choice, method), undefined=without or None),
+        facts=replace(
+            _facts(config, material, clients, trainer, choice, method),
+            undefined=without or None,
+            privacy=None if safe is None else safe.promised.to_dict(),
+        ),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
         warnings=(
@@ -128,6 +138,7 @@ def assemble(
             *unscored,
             *few,
             *doubts,
+            *(safe.warnings if safe else ()),
         ),
     )
     late = _newcomers(config, material, setup, model, given)
@@ -167,8 +178,25 @@ def _newcomers(
         meets = method_of(config, groups) if method is None else with_plain_values(method)
         unscored, without = undefined_warnings(material.task, mine, [name], together=False)
         late_one = replace(setup_of(setup, meets, mine, name), w=w, warnings=tuple(unscored))
-        found.append(replace(late_one, facts=replace(late_one.facts, undefined=without or None)))
+        late_one = replace(late_one, facts=replace(late_one.facts, undefined=without or None))
+        safe = protection(as_newcomer(config, ROUNDS), meets, setup.trainer, mine, w, [name])
+        found.append(late_one if safe is None else _protected(late_one, safe))
     return tuple(found)
+
+
+def _protected(setup: Setup, safe: Protection) -> Setup:
+    """Return the same with its samples protected in this way."""
+    return replace(
+        setup,
+        trainer=setup.trainer.changed(privacy=safe.privacy),
+        facts=replace(setup.facts, privacy=safe.promised.to_dict()),
+        warnings=(*setup.warnings, *safe.warnings),
+    )
+
+
+def _presence(config: RunConfig, num_clients: int) -> Callable[[int], Tensor]:
+    """Return who takes part in round k."""
+    return lambda k: draw_present(config.seed, k, num_clients, config.absent)
 
 
 def _material(config: RunConfig, clients: Clients | Material | None, data_dir: Path | None) -> Material:
@@ -185,16 +213,10 @@ def _with_label_noise(material: Material, config: RunConfig) -> Clients:
     return material.clients.with_label_noise(noise, material.num_outputs, config.seed, who)
 
 
-def _way_of_training(
-    config: RunConfig,
-    material: Material,
-    clients: Clients,
-    flat: FlatModel,
-    w: Rows,
-    method: Method,
-    device: torch.device,
-) -> tuple[Trainer, Choice]:
-    """Return what trains the clients, and whether it takes all at once or one at a time."""
+def _trainer(
+    config: RunConfig, material: Material, clients: Clients, flat: FlatModel, method: Method, device: torch.device
+) -> Trainer:
+    """Return what trains the clients; model and loss are tried."""
     how = TrainingConfig(
         optimizer=optimizer_of(config, method),
         batching=Batching(config.batch_size, config.epochs, config.steps),
@@ -207,7 +229,13 @@ def _way_of_training(
         if config.private:
             check_private(flat, clients)
         check_loss(material.task, *_few_answers(flat, clients), config.class_weights == "balanced")
-        trainer = Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
+        return Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
+
+
+def _way_of_training(config: RunConfig, trainer: Trainer, clients: Clients, w: Rows) -> tuple[Trainer, Choice]:
+    """Return the trainer for all at once or for one at a time, and why."""
+    flat, device = trainer.model, clients.x.device
+    with own_stream(config.seed, device):
         choice = choose_engine(config.engine, trainer, clients, w)
     trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk)
     pays = config.compile == "auto" and compile_pays(trainer, clients, config.rounds)
@@ -229,12 +257,9 @@ def _facts(
 ) -> Facts:
     """Return what is written down about a run besides its configuration."""
     plain = method.method if isinstance(method, Joining) else method
-    names = material.facts.names
-    if names is None and material.newcomers is not None:  # a client's place is not its number any more
-        names = [f"client {number}" for number in clients.numbers]
     return replace(
         material.facts,
-        names=names,
+        names=_names(material, clients),
         task=material.task.name,
         positive=positive_word(material.task, material.labels),
         poisoned=list(config.poisoned),
@@ -257,6 +282,13 @@ def _facts(
         optimizer=trainer.config.optimizer.name,
         lr=trainer.config.optimizer.lr,
     )
+
+
+def _names(material: Material, clients: Clients) -> list[str] | None:
+    """Return the clients' names; if some were kept out, all have one: a client's place is not its number any more."""
+    if material.facts.names is None and material.newcomers is not None:
+        return [f"client {number}" for number in clients.numbers]
+    return material.facts.names
 
 
 def _listed(value: Any) -> Any:

@@ -16,6 +16,7 @@ from fedamp.rows import Rows, State
 from fedamp.runs.round import Round
 from fedamp.runs.scoring import AT_HOME, at_home, better, with_between, with_choice
 from fedamp.runs.setup import Setup
+from fedamp.runs.spending import Spent
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Standing:
     clients: State
     xi: tuple[Tensor, ...] = ()  # of rounds 1 to k, for methods that have it
     best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry, and the choice
+    spent: Spent = field(default_factory=Spent)  # of the clients' privacy; the lines tell it again after a stop
     held_out: HeldOut | None = None  # what validation samples have said so far; the lines tell it again after a stop
 
     @classmethod
@@ -68,4 +70,4 @@ class Standing:
             now = said.after(line)
             best, said = with_choice(best, said, now, with_between(have)), now
         xi = (*self.xi, played.diagnostics["xi"].cpu().float()) if "xi" in played.diagnostics else self.xi
-        return Standing(k, played.server, played.clients, xi, best, said)
+        return Standing(k, played.server, played.clients, xi, best, self.spent.after(played.spent), said)

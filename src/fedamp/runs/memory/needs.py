@@ -18,6 +18,7 @@ from fedamp.methods import Method
 from fedamp.methods.alone_beside import AloneBeside
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
+from fedamp.records.privacy import Promised
 from fedamp.rows import Rows, State
 from fedamp.runs.memory.miniature import play_miniature
 from fedamp.runs.memory.process_memory import forget_peak, peak, resident
@@ -191,6 +192,8 @@ def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], s
         f"memory      {need.total / GIB:.2f} GiB at the peak{beyond if need.measured else ''}; {source}",
         f"of it       data {need.data / GIB:.2f}, models and messages {need.models / GIB:.2f}",
     ]
+    if facts.privacy is not None:
+        lines.append(f"privacy     {Promised.of(facts.privacy).plan}")
     if need.free is not None:
         lines.append(f"free        {need.free / GIB:.2f} GiB")
     if need.fits:
