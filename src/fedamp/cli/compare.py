@@ -86,6 +86,7 @@ def play_comparison(
     from fedamp.comparison.comparison import common_warnings
     from fedamp.methods import METHODS
     from fedamp.report.newcomers import by_method
+    from fedamp.report.privacy import privacy_note
     from fedamp.report.table import comparison_table
     from fedamp.runs import compare
     from fedamp.runs.handed_over import HandedOver
@@ -102,6 +103,8 @@ def play_comparison(
     settled = compare.settle(runs, folder)
     print(render(comparison_table(settled, against)))
     if newcomers and (text := by_method(settled)):
+        print(text)
+    if newcomers and (text := privacy_note(settled)):
         print(text)
     for each in [*common_warnings(settled), *_worse_than_alone(settled)]:
         warn(each)

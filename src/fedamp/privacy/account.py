@@ -37,6 +37,8 @@ LEAST, MOST = 1e-3, 1e6
 LARGEST = 300.0  # of 1 / z^2 in an exponential
 MOST_POINTS = 1 << 16
 """Of the grid of one step: some 0.2 s. Steps with a rate below 1e-4 would take more, and are then counted too high."""
+MANY = 64
+"""How much longer the grid of all steps may be than that of one: only an epsilon in the thousands is then too high."""
 TAIL = 10.0
 """Standard deviations of the noise beyond which the library looks no further."""
 
@@ -84,7 +86,8 @@ def calibrate(plan: Spending | Callable[[float], Spending], epsilon: float, delt
     checks.positive("epsilon", epsilon)
     check_delta(delta)
     if callable(plan):
-        return _search(lambda z: _epsilon(frozenset(_that_count(plan(z)).items()), delta), epsilon)
+        first = _about(frozenset(_that_count(plan(1.0)).items()), epsilon, delta)
+        return _search(lambda z: _epsilon(frozenset(_that_count(plan(z)).items()), delta), epsilon, first)
     return _calibrated(frozenset(_that_count(plan).items()), epsilon, delta)
 
 
@@ -115,27 +118,39 @@ def _calibrated(steps: Steps, epsilon: float, delta: float) -> float:
     plan: Spending = Counter(dict(steps))
     if not plan:
         return 0.0
-    return _search(lambda z: _epsilon(frozenset(scaled(plan, z).items()), delta), epsilon)
+    first = _about(steps, epsilon, delta)
+    return _search(lambda z: _epsilon(frozenset(scaled(plan, z).items()), delta), epsilon, first)
 
 
-def _search(spends: Callable[[float], float], most: float) -> float:
+def _about(steps: Steps, epsilon: float, delta: float) -> float:
+    """Return about which noise is needed, if it is much: n steps are then a Gaussian mechanism of noise z / (q sqrt n).
+
+    By Dwork and Roth's bound, epsilon = sqrt(2 log(1.25 / delta)) / noise.
+    """
+    total = math.sqrt(sum(n * (event.rate / event.noise) ** 2 for event, n in steps if event.noise > 0))
+    return min(max(total * math.sqrt(2 * math.log(1.25 / delta)) / epsilon, 0.5), MOST)
+
+
+def _search(spends: Callable[[float], float], most: float, first: float) -> float:
     """Return the least z whose epsilon is at most so much: between two that are known, log epsilon is a line of log z.
 
     The one that is returned was itself tried.
     """
-    low, high = 0.5, 1.0  # epsilon(low) > most >= epsilon(high)
+    low, high = first / 2, first  # to become: epsilon(low) > most >= epsilon(high)
     while (found := spends(high)) > most:
-        low, high = high, 4 * high
-        if high > MOST:
+        low, high = high, 2 * high
+        if high > 2 * MOST:
             raise UserError(
                 f"no noise up to {MOST:g} spends as little as epsilon {most:g}; ask for more, or for fewer rounds"
             )
     while (above := spends(low)) <= most:
-        high, found, low = low, above, low / 4
+        high, found, low = low, above, low / 2
         if low < LEAST:
             return high
     while found < most * (1 - CLOSE) and high / low > 1 + CLOSE / 10:
-        share = math.log(most * (1 - CLOSE / 4) / found) / math.log(above / found) if math.isfinite(above) else 0.5
+        share = 0.5
+        if 0 < found and above < math.inf:
+            share = math.log(most * (1 - CLOSE / 4) / found) / math.log(above / found)
         z = high * (low / high) ** min(max(share, 0.02), 0.98)
         if (now := spends(z)) <= most:
             high, found = z, now
@@ -178,8 +193,8 @@ def _grid(steps: Steps) -> float:
     """
     spreads = [(_spread(event), count) for event, count in steps]
     wanted = sum(n * s * s for s, n in spreads) / sum(n * s for s, n in spreads) / FINE
-    largest = max(_largest(event) for event, _ in steps)
-    return 2.0 ** math.floor(math.log2(max(wanted, largest / MOST_POINTS)))
+    longest = max(*(_largest(event) for event, _ in steps), sum(n * s * s for s, n in spreads) / MANY)
+    return 2.0 ** math.floor(math.log2(max(wanted, longest / MOST_POINTS)))
 
 
 def _spread(event: Event) -> float:

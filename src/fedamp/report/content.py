@@ -15,7 +15,10 @@ from fedamp.report.groups import Block, Group
 from fedamp.report.render import best_score, body, footnotes, headings
 from fedamp.report.table import ALONE, Row
 
-UNUSUAL = ("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights")
+UNUSUAL = (
+    *("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights"),
+    *("dp_epsilon", "dp_noise", "dp_delta", "dp_clip"),
+)
 """Settings that are named only if they were used."""
 
 

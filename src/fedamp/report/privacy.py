@@ -9,11 +9,12 @@ from typing import Any
 
 from fedamp.records.client_names import client_name
 from fedamp.records.privacy import EPSILON, Promised, epsilon_now, rounded_up
+from fedamp.records.reading import RunRecord
 from fedamp.report.content import PageTable, TableLine
 from fedamp.report.groups import Block
 from fedamp.report.run_scores import Trial
 
-HEADINGS = ["client", "training samples", "chance in a minibatch", "noise", "epsilon"]
+HEADINGS = ["client", "training samples", "chance in a minibatch", "noise, in clips", "epsilon"]
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,19 @@ def _protected(name: str, trial: Trial) -> Protected:
 def _epsilon(spent: Sequence[float | None] | None, i: int) -> str:
     mine = None if spent is None else spent[i]
     return "not known" if mine is None else rounded_up(mine)
+
+
+def privacy_note(records: Sequence[RunRecord]) -> str | None:
+    """Return what all runs of a comparison have spent at most, in a sentence; None if nothing was protected."""
+    private = [run for run in records if run.facts.privacy is not None]
+    if not private:
+        return None
+    spent = [each for run in private for each in epsilon_now(run.lines) or [None]]
+    promised = Promised.of(private[0].facts.privacy or {})
+    if any(each is None for each in spent):
+        return f"Samples were protected: {promised.words(None)}."
+    most = max(each for each in spent if each is not None)
+    return (
+        f"Samples were protected, in each run by the noise that its method takes: epsilon at most {rounded_up(most)} at "
+        f"delta {promised.delta:g} for every client's single samples (add or remove one)."
+    )
