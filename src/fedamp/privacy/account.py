@@ -149,7 +149,7 @@ def _search(spends: Callable[[float], float], most: float, first: float) -> floa
             return high
     while found < most * (1 - CLOSE) and high / low > 1 + CLOSE / 10:
         share = 0.5
-        if 0 < found and above < math.inf:
+        if found > 0 and above < math.inf:
             share = math.log(most * (1 - CLOSE / 4) / found) / math.log(above / found)
         z = high * (low / high) ** min(max(share, 0.02), 0.98)
         if (now := spends(z)) <= most:

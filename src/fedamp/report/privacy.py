@@ -91,6 +91,6 @@ def privacy_note(records: Sequence[RunRecord]) -> str | None:
         return f"Samples were protected: {promised.words(None)}."
     most = max(each for each in spent if each is not None)
     return (
-        f"Samples were protected, in each run by the noise that its method takes: epsilon at most {rounded_up(most)} at "
-        f"delta {promised.delta:g} for every client's single samples (add or remove one)."
+        f"Samples were protected, in each run by the noise that its method takes: epsilon at most {rounded_up(most)} "
+        f"at delta {promised.delta:g} for every client's single samples (add or remove one)."
     )
