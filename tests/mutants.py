@@ -1084,6 +1084,45 @@ MUTANTS = (
         "<= j * p <= i * q for",
         "tests/privacy/test_sampling.py -k worst_place",
     ),
+    # what privacy was promised, and what was spent of it
+    Mutant(
+        "privacy/account.py",
+        "return math.inf if steps else 0.0",
+        "return 0.0",
+        "tests/privacy/test_account.py -k edges",
+    ),
+    Mutant(
+        "privacy/account.py",
+        "if (now := spends(z)) <= most:",
+        "if (now := spends(z)) <= most * 1.01:",
+        "tests/privacy/test_account.py -k spends_no_more",
+    ),
+    Mutant("privacy/account.py", "FINE = 20", "FINE = 2", "tests/privacy/test_account.py -k gaussian_mechanism"),
+    Mutant("privacy/rehearsal.py", "0.1 * step", "0 * step", "tests/privacy/test_rehearsal.py -k 'by_hand and fedala'"),
+    Mutant(
+        "privacy/rehearsal.py",
+        "here.protects = False",
+        "here.protects = True",
+        "tests/privacy/test_rehearsal.py -k at_home",
+    ),
+    Mutant(
+        "runs/spending.py",
+        "tuple(mine + more for",
+        "tuple(more for",
+        "tests/runs/test_private_runs.py -k counted_from_what_was_done",
+    ),
+    Mutant(
+        "runs/spending.py",
+        "tuple(spent_in(lines, num_clients))",
+        "tuple(spent_in([], num_clients))",
+        "tests/runs/test_private_runs.py -k counts_on",
+    ),
+    Mutant(
+        "runs/scoring.py",
+        "return SCORED if config.private else method.takes_home",
+        "return method.takes_home",
+        "tests/runs/test_private_runs.py -k choose_nothing",
+    ),
 )
 
 
