@@ -33,6 +33,14 @@ class ExactLocal:
         """An exact step has none."""
         raise AssertionError("an exact step is not made of steps")
 
+    def noise(self, of: str = "") -> Tensor:
+        """Return no noise: one zero stands for all clients."""
+        return torch.zeros((1, 1), dtype=torch.float64)
+
+    def at_home(self) -> ExactLocal:
+        """Return itself: nothing is noised."""
+        return self
+
     def run(self, start: Any, direction: Any, **context: Tensor) -> Any:
         """Return the point where the direction vanishes."""
         w = start.params.clone()
