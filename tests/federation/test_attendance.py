@@ -135,10 +135,11 @@ def test_a_silo_of_another_protocol_is_not_let_in(tmp_path, monkeypatch):
     data = write_silos(tmp_path / "data")
     plan = plan_of(data, rounds=2)
     told = plan.told()
-    monkeypatch.setattr(plans, "PROTOCOL", 2)
-    assert plans.disagreement(told, plan.told()) == "protocol is 1 there and 2 here"
+    spoken = plans.PROTOCOL
+    monkeypatch.setattr(plans, "PROTOCOL", spoken + 1)
+    assert plans.disagreement(told, plan.told()) == f"protocol is {spoken} there and {spoken + 1} here"
     before_there_was_one = {name: value for name, value in told.items() if name not in ("protocol", "at_default")}
-    assert plans.disagreement(before_there_was_one, plan.told()) == "protocol is 1 there and 2 here"
+    assert plans.disagreement(before_there_was_one, plan.told()) == f"protocol is 1 there and {spoken + 1} here"
 
 
 def test_a_setting_that_one_side_does_not_know_yet_counts_if_it_is_used(tmp_path):

@@ -68,7 +68,7 @@ class AutoAMP(Method):
         """Keep the first model as the common start of all probes, and room for what clients send."""
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
         rows = {"w": w, "first": w, "second": w, "losses": Rows.of(zero.repeat(1, 2))}
-        rows |= dict.fromkeys(("played", "samples", "sharper", "gain", "far", "opposed"), Rows.of(zero))
+        rows |= dict.fromkeys(("played", "samples", "noise", "sharper", "gain", "far", "opposed"), Rows.of(zero))
         shared = {"start": w.mean(), **dict.fromkeys((*FACTS, SPECTRUM), Rows.of(zero[:1]))}
         return State(len(w), rows, {"xi": torch.eye(len(w)).to(zero)}, shared)
 
@@ -93,6 +93,7 @@ class AutoAMP(Method):
         stuck = stalled(reply["loss"].params, losses, played)
         new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
         new |= {"sharper": rows["sharper"].params[where] + stuck, "played": played + 1}
+        new |= {"noise": rows["noise"].params[where] + reply["noise"].params.where(played < HALVES, 0)}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})
@@ -105,9 +106,9 @@ class AutoAMP(Method):
         """
         rows, xi = state.rows, torch.eye(state.num_clients).to(state.pairs["xi"])
         done = (rows["played"].params[:, 0] >= HALVES).nonzero()[:, 0]
-        a, b, samples = (rows[name].params[done] for name in ("first", "second", "samples"))
+        a, b, samples, noise = (rows[name].params[done] for name in ("first", "second", "samples", "noise"))
         bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0].clamp(max=1)
-        found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight)
+        found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight, noise[:, 0])
         xi[done[:, None], done] = found.xi
         kept = {name: rows[name].put(done, Rows.of(value[:, None])) for name, value in found.by_client.items()}
         return state.replace(kept, {"xi": xi}, {name: Rows.of(value) for name, value in found.facts.items()})
@@ -122,13 +123,19 @@ class AutoAMP(Method):
         return State(len(w), rows={"w": w})
 
     def client_update(self, state: State, message: Message, local: Local) -> tuple[State, Message]:
-        """Train near the cloud model; in a probe, from the common start on one half of the samples."""
+        """Train near the cloud model; in a probe, from the common start on one half of the samples.
+
+        Whose samples are protected is not asked for its loss: `attention.misfit`.
+        """
         u, half = message["u"], message["half"].params
         strength = torch.where(half > 0, 0.0, self.pull / local.sizes).to(u.params)
-        w = local.part(half).run(u, proximal, anchor=u.params, strength=strength)
-        wanted = message["asked"].params > 0
+        training = local.part(half)
+        w = training.run(u, proximal, anchor=u.params, strength=strength)
+        noise = training.noise()
+        wanted = (message["asked"].params > 0) & (noise == 0)
         loss = local.loss(u).where(wanted, 0).double() if wanted.any() else torch.zeros_like(half)
-        return state.replace(rows={"w": w}), {"w": w, "loss": Rows.of(loss), "samples": Rows.of(local.sizes.double())}
+        numbers = {"loss": loss, "samples": local.sizes.double(), "noise": noise}
+        return state.replace(rows={"w": w}), {"w": w, **{name: Rows.of(value) for name, value in numbers.items()}}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """Score the client's model and its cloud model; who still probes has none yet, and keeps to its own."""

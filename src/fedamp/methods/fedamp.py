@@ -109,13 +109,15 @@ class FedAMP(MessagePassing):
                 "distances; use form='gradient' or attention='negative-exponential'"
             )
 
-    def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
-        """Return xi of Eq. 5, or its normalised form."""
-        distances = squared_distances(w)
-        median = median_distance(distances)
+    def collaboration_weights(self, w: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
+        """Return xi of Eq. 5, or its normalised form; of E|theta_i - w_j|^2 = |w_i - w_j|^2 - s_i under noise."""
+        measured = squared_distances(w)
+        distances = (measured - noise).clamp(min=0)
+        pairs = (measured - (noise + noise.T) / 2).clamp(min=0)  # the same seen from both sides, for their scale
+        median = median_distance(pairs)
         facts = {"alpha": alpha, "median_distance": median}
         if self.form == "normalised":
-            sigmas = scale(distances, self.sigma) / self.sharpness if isinstance(self.sigma, str) else self.sigma
+            sigmas = scale(pairs, self.sigma) / self.sharpness if isinstance(self.sigma, str) else self.sigma
             sigmas = torch.as_tensor(sigmas, dtype=distances.dtype, device=distances.device).expand(len(w), 1)
             # sigma is 0 if all models are equal: then any scale gives the same.
             similarity = -distances / torch.where(sigmas > 0, sigmas, 1.0)

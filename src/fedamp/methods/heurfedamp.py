@@ -18,6 +18,7 @@ from fedamp.methods.attention import (
     check_self_weight,
     cosines,
     median_distance,
+    noise_in_length,
     scale,
     self_weights,
     softmax_weights,
@@ -56,12 +57,14 @@ class HeurFedAMP(MessagePassing):
         self.check_sigma(self.sigma, SCALES, finite=True)
         object.__setattr__(self, "self_weight", check_self_weight(self.self_weight))
 
-    def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
-        """Return xi of Eq. 9."""
-        cos = cosines(w)
+    def collaboration_weights(self, w: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
+        """Return xi of Eq. 9; of cos(theta_i, w_j) = cos(w_i, w_j) |w_i| / |theta_i| under noise."""
+        measured, stretch = cosines(w), noise_in_length(w, noise)
+        cos = (measured * stretch).clamp(-1, 1)
+        pairs = (measured * (stretch * stretch.T).sqrt()).clamp(-1, 1)  # the same seen from both sides, for their scale
         # Below this 1 - cos is rounding. If all models are equal, there is no scale to go by, and any sigma
         # gives the same.
-        apart = (1 - cos).where(1 - cos > 1e-12, 0)
+        apart = (1 - pairs).where(1 - pairs > 1e-12, 0)
         median = median_distance(apart)
         sigmas = 1 / scale(apart, self.sigma) * self.sharpness if isinstance(self.sigma, str) else self.sigma
         sigmas = torch.as_tensor(sigmas, dtype=cos.dtype, device=cos.device).expand(len(w), 1)

@@ -3,6 +3,11 @@
 Symbols: w the clients' models, u their personalized cloud models, xi `(m, m)` the collaboration weights,
 alpha_k the server's step, lam(bda) the strength of collaboration. Source: Huang et al., "Personalized
 Cross-Silo Federated Learning on Non-IID Data", AAAI 2021, Algorithm 1.
+
+Where samples are protected, w_i = theta_i + privacy's noise of variance s_i, which travels with it. How useful w_j is
+to client i is a question about theta_i and w_j: the listener's own noise is taken out of what is measured, and the
+speaker's stays. So a noisy client is heard little and hears well. With both out, the noisiest would be heard like any
+other, and whoever claims noise would look near to everyone.
 """
 
 from abc import abstractmethod
@@ -92,8 +97,11 @@ class MessagePassing(Method):
         return self.start == "w"
 
     @abstractmethod
-    def collaboration_weights(self, w: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
-        """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and so on."""
+    def collaboration_weights(self, w: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
+        """Return xi `(m, m)` and the facts behind it: `alpha` as used, `sigma`, and so on.
+
+        `noise` `(m, 1)` is the variance s_i that privacy's noise has put into each model; 0 without privacy.
+        """
 
     def check_sigma(self, sigma: float | str, words: Collection[str], *, finite: bool) -> None:
         """Raise unless sigma is a number above 0 or one of the words, and sharpness goes with a word."""
@@ -111,22 +119,23 @@ class MessagePassing(Method):
         """Return what to change when every client listens to itself alone."""
 
     def server_init(self, w: Rows) -> State:
-        """Keep every client's last model: it stays a message while the client is absent."""
-        return State(len(w), rows={"w": w})
+        """Keep every client's last model and its noise: it stays a message while the client is absent."""
+        none = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
+        return State(len(w), rows={"w": w, "noise": Rows.of(none)})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
         w = state.rows["w"]
         asked = paper_alpha(k, self.alpha_every) if isinstance(self.alpha, str) else self.alpha
-        xi, facts = self.collaboration_weights(w.params, asked)
+        xi, facts = self.collaboration_weights(w.params, state.rows["noise"].params, asked)
         shared = {"alpha_asked": asked, **facts}
         strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
         state = state.replace(pairs={"xi": xi}, shared={name: _fact(v) for name, v in shared.items()})
         return state, {"u": w.mix(xi), "strength": Rows.of(strength)}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
-        """Store the present clients' models."""
-        return state.replace(rows={"w": state.rows["w"].put(present, reply["w"])})
+        """Store the present clients' models, and how noisy they are."""
+        return state.replace({name: state.rows[name].put(present, reply[name]) for name in ("w", "noise")})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model."""
@@ -137,7 +146,7 @@ class MessagePassing(Method):
         u, strength = message["u"], message["strength"].params
         start = u if self.start == "u" else state.rows["w"]
         w = local.run(start, proximal, anchor=u.params, strength=strength)
-        return state.replace(rows={"w": w}), {"w": w}
+        return state.replace(rows={"w": w}), {"w": w, "noise": Rows.of(local.noise())}
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """Score the client's model and its cloud model: both are the paper's output."""

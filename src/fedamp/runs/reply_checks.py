@@ -29,6 +29,9 @@ FREE = 3.0
 global model around, which takes 2 (measured: up to 2.7), however little the others still move."""
 MOST_STEPS = 100.0
 """A client with more than a hundred times as many steps as the others counts as having a hundred times as many."""
+FREE_NUMBERS = ("loss", "noise")
+"""Entries that may be anything: one client's may be hundreds of times another's. A loss decides about nobody else; who
+says that its model is noisy is heard less."""
 CURE = "Lower the learning rate, or look at the data and at what is sent"
 
 Client = TypeVar("Client", bound=Hashable)
@@ -209,11 +212,11 @@ def outliers(
     `lengths` are this round's, by client and entry, `samples` among them; `known` are what was accepted before. The
     median is the lower one: of two, a single stranger can't lift it. A model is also measured by what was sent, for
     its client may have a longer one than the others, and a change by what it changes. `slack` is a further
-    factor by which an entry may be longer, for a reason that is known. A loss may be anything: one client's may be
-    hundreds of times another's, and it decides about nobody else.
+    factor by which an entry may be longer, for a reason that is known. FREE_NUMBERS are
+    not compared.
     """
     found: dict[Client, Refusal] = {}
-    for entry in dict.fromkeys(name for one in lengths.values() for name in one if name != "loss"):
+    for entry in dict.fromkeys(name for one in lengths.values() for name in one if name not in FREE_NUMBERS):
         now = {who: one[entry] for who, one in lengths.items() if entry in one}
         middle = lower_median([*now.values(), *(one[entry] for one in known.values() if entry in one)])
         factor = limits.samples_factor if _counted(entry) else limits.norm_factor

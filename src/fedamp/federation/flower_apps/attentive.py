@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from logging import INFO, WARNING
 from typing import Any
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -131,7 +132,8 @@ class AttentiveStrategy(FedAvg):
         if len(records) != 1 or len(metrics) != 1:
             raise UserError(f"it holds {len(records)} array and {len(metrics)} metric records; expected one of each")
         samples = reply_form.check_samples(metrics[0].get(self.weighted_by_key))
-        rows = {"w": self.layout.row(records[0])}
+        # Flower's clients do not say how noisy their models are.
+        rows = {"w": self.layout.row(records[0]), "noise": Rows.of(torch.zeros((1, 1), dtype=torch.float64))}
         reply_form.check_variances(rows, self.layout.variances)
         return Reply(rows, samples, {})
 

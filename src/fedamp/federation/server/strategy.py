@@ -177,6 +177,7 @@ class RowStrategy(Strategy):
         metrics = reply_form.check_metrics(metrics_of(reply), self.metrics)
         rows = decode(content.array_records["arrays"], self.state.reply_like)
         reply_form.check_count_entry(rows, samples)
+        reply_form.check_noise(rows)
         reply_form.check_variances(rows, self.state.variances)
         return Reply(rows, samples, metrics)
 

@@ -87,6 +87,12 @@ def check_count_entry(reply: Message, samples: int) -> None:
         raise RefusedError(f"it weights itself by {float(reply['samples'].params):g} samples but reports {samples}")
 
 
+def check_noise(reply: Message) -> None:
+    """Raise if what a reply says of privacy's noise in its model is no variance."""
+    if "noise" in reply and not 0 <= float(reply["noise"].params) < math.inf:
+        raise RefusedError(f"its noise is {float(reply['noise'].params):g}; expected a variance, 0 or more")
+
+
 def check_metrics(metrics: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, float]:
     """Return the metrics, each a number with a known name, within the limits of its kind.
 

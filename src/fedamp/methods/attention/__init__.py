@@ -9,7 +9,14 @@ from fedamp.methods.attention.functions import (
     TamedSquareRoot,
     make_attention,
 )
-from fedamp.methods.attention.similarity import SCALES, cosines, median_distance, scale, squared_distances
+from fedamp.methods.attention.similarity import (
+    SCALES,
+    cosines,
+    median_distance,
+    noise_in_length,
+    scale,
+    squared_distances,
+)
 from fedamp.methods.attention.weights import (
     SelfWeight,
     check_self_weight,
@@ -40,6 +47,7 @@ __all__ = [
     "listening",
     "make_attention",
     "median_distance",
+    "noise_in_length",
     "on_simplex",
     "oracle_self_weight",
     "rest_to_itself",

@@ -12,7 +12,12 @@ M and v come from a probe: each client trains from one common model on two halve
 halves are independent, so that products across halves, <a_i, b_j>, see theta alone, on the diagonal too; and
 |a_i - b_i|^2 sees the noise alone.
 
-Symbols: a, b `(m, d)` the two half models, n_i samples, p_i = n_i/n.
+Where samples are protected, a model also has privacy's noise, whose variance its client tells: v_i = c/n_i + s_i. That
+noise is independent between halves too, so that M is free of it. It is as if the client had fewer samples: n'_i =
+n_i / (1 + n_i s_i / c), with v_i = c/n'_i. If nobody differs, xi_ij = n'_j/n', which is in proportion to 1/v_j.
+
+Symbols: a, b `(m, d)` the two half models, n_i samples, p_i = n'_i/n', S_i the variance that privacy has put into a_i
+and b_i together, s_i = S_i/4 into their mean, which is the client's whole model.
 """
 
 from dataclasses import dataclass
@@ -42,17 +47,21 @@ class Collaboration:
     facts: dict[str, Tensor]  # (1, .) each, for a report
 
 
-def collaboration(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: Tensor) -> Collaboration:
+def collaboration(
+    a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: Tensor, private: Tensor | None = None
+) -> Collaboration:
     """Return who should listen to whom: the weights of least expected error, of those who can learn from each other.
 
     Nobody listens to a client whose probe went too far (`far_out`) or who learned the opposite (`opposed`). Squared
-    bias counts `bias_weight` times, `(m,)`; the gain is that of the weights with 1.
+    bias counts `bias_weight` times, `(m,)`; the gain is that of the weights with 1. `private` `(m,)` is S, the variance
+    of privacy's noise in both halves, as each client tells it; none if it is left out.
     """
-    far = far_out(a, b, start, samples)
+    private = _at_most_seen(a, b, private)
+    far = far_out(a, b, start, samples, private)
     near = (far <= FAR).nonzero()[:, 0]
-    a, b, samples = a[near], b[near], samples[near]
-    signal, noise, spectrum = signal_and_noise(a, b, samples)
-    heard = ~opposed(a, b, start)
+    a, b, samples, private = a[near], b[near], samples[near], private[near]
+    signal, noise, spectrum = signal_and_noise(a, b, samples, private)
+    heard = ~opposed(a, b, start, 1 - private / 4 / noise)
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
     xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
     xi[near[:, None], near] = least_error_weights(signal, noise, bias_weight[near], heard)
@@ -71,60 +80,78 @@ def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]
     return {"spectrum": spectrum[None], **{name: value.reshape(1, 1) for name, value in one.items()}}
 
 
-def opposed(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+def _at_most_seen(a: Tensor, b: Tensor, private: Tensor | None) -> Tensor:
+    """Return S as it is told, but no more than |a_i - b_i|^2, `(m,)`: there is no more noise than that.
+
+    So nobody can pass off as noise that its two halves went astray together.
+    """
+    spread = _square(a, b)
+    return torch.zeros_like(spread) if private is None else private.double().minimum(spread)
+
+
+def opposed(a: Tensor, b: Tensor, start: Tensor, quiet: Tensor | None = None) -> Tensor:
     """Return who learned the opposite of whom, `(m, m)` bool: their ways from the common start point apart.
 
     The cosine is free of noise, as M is: <a_i - start, b_j - start> over the lengths that half models agree on.
     Clients that differ and still can share, such as those with other classes, have cosines near 0 or above; those of
     contradicting rules were at -0.3 and below, whatever M says. How far <a_i, b_j> and <b_i, a_j> disagree is the
-    noise, which it has to exceed: to lose a partner by mistake costs less than to listen to an opponent.
+    noise, which it has to exceed: to lose a partner by mistake costs less than to listen to an opponent. `quiet`
+    `(m,)` is the share of a client's noise that is not privacy's: with its roots all pairs are equally noisy again.
     """
-    products, _ = _cross(a, b, start=start)
+    products = _cross(a, b, start=start)
+    if quiet is not None:
+        products = products * quiet.sqrt()[:, None] * quiet.sqrt()
     agreed, noise = (products + products.T) / 2, (products - products.T) / 2
     lengths = agreed.diagonal().clamp(min=0).sqrt()
     typical = noise.square().sum().div(max(1, len(a) * (len(a) - 1))).sqrt()
     return ((agreed < OPPOSED * lengths[:, None] * lengths) & (agreed < -typical)).fill_diagonal_(False)
 
 
-def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor) -> Tensor:
+def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, private: Tensor | float = 0.0) -> Tensor:
     """Return how many times the usual length each client's way from the start has, `(m,)`; the longer of its two.
 
     The usual length is the median's; who has more samples than the median takes more steps, and may go further by as
-    much.
+    much. Privacy's noise is not a client's own way: S/2 is taken out of the square of each length.
     """
-    lengths = torch.maximum(_length(a, start), _length(b, start))
-    usual = lengths.quantile(0.5) * (samples / samples.quantile(0.5)).clamp(min=1)
-    return torch.where(usual > 0, lengths / usual, 0.0)
+    squares = torch.maximum(_square(a, start), _square(b, start))
+    usual = squares.sqrt().quantile(0.5) * (samples / samples.quantile(0.5)).clamp(min=1)
+    return torch.where(usual > 0, (squares - private / 2).clamp(min=0).sqrt() / usual, 0.0)
 
 
-def _length(rows: Tensor, start: Tensor) -> Tensor:
+def _square(rows: Tensor, origin: Tensor) -> Tensor:
+    """Return the squared lengths of rows seen from one origin, or each from its own, `(m,)`."""
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for block in column_blocks(rows):
-        total += (rows[:, block].double() - start[:, block].double()).square().sum(1)
-    return total.sqrt()
+        total += (rows[:, block].double() - origin[:, block].double()).square().sum(1)
+    return total
 
 
-def signal_and_noise(a: Tensor, b: Tensor, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def signal_and_noise(
+    a: Tensor, b: Tensor, samples: Tensor, private: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return M `(m, m)`, v `(m,)` and M's eigenvalues before its noise was cut, the largest first; in float64.
 
-    M is read with weights sqrt(p_i p_j), under which all entries are equally noisy: else the noise of the smallest
-    clients would hide what the others differ in. It has no eigenvalues below 0, so that those not larger than twice
-    the most negative one are noise; they are set to 0. They are returned in units of the noise. v_i = c/n_i with the
-    median's c for all clients: a client's own |a_i - b_i|^2 is too noisy an estimate by itself, and a mean would be
-    ruled by one that sends something strange. Where all halves agree there is no scale to go by, nor any need of one:
-    c is 1, which gives FedAvg's weights if nobody differs.
+    M is read with weights sqrt(p_i p_j), under which all entries are equally noisy: else the noise of the smallest and
+    the most private clients would hide what the others differ in. It has no eigenvalues below 0, so that those not
+    larger than twice the most negative one are noise; they are set to 0. They are returned in units of the noise.
+
+    v_i = c/n_i + s_i with the median's c for all clients, of |a_i - b_i|^2 - S_i: a client's own is too noisy an
+    estimate by itself, and a mean would be ruled by one that sends something strange. Where all halves agree there is
+    no scale to go by, nor any need of one: c is 1, which gives FedAvg's weights if nobody differs.
     """
-    samples = samples.double()
-    shares = samples / samples.sum()
+    samples, added = samples.double(), torch.as_tensor(private, dtype=torch.float64, device=a.device) / 4
+    level = ((_square(a, b) / 4 - added) * samples).quantile(0.5).maximum(1e-9 * (added * samples).max())
+    worth = samples / (1 + samples * added / torch.where(level > 0, level, 1.0))
+    shares = worth / worth.sum()
     root = shares.sqrt()
-    products, spread = _cross(a, b, shares)
+    products = _cross(a, b, shares)
     values, vectors = torch.linalg.eigh((products + products.T) / 2 * root[:, None] * root)
     kept = values.where(values > _floor(values), 0)
     signal = (vectors * kept) @ vectors.T / root[:, None] / root
     least = 1e-9 * (signal.diagonal() * samples).max()  # with less noise the program has no solution in floating point
-    level = (spread / 4 * samples).quantile(0.5).maximum(least)
+    level = level.maximum(least)
     level = torch.where(level > 0, level, 1.0)
-    return signal, level / samples, values.flip(0) * samples.sum() / level
+    return signal, level / samples + added, values.flip(0) * worth.sum() / level
 
 
 def _floor(values: Tensor) -> Tensor:
@@ -132,19 +159,17 @@ def _floor(values: Tensor) -> Tensor:
     return torch.maximum(2 * -values.min(), 1e-12 * values.abs().max())
 
 
-def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`, and |a_i - b_i|^2 `(m,)`."""
+def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> Tensor:
+    """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`."""
     products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=a.device)
-    spread = torch.zeros(len(a), dtype=torch.float64, device=a.device)
     for block in column_blocks(a):
         one, other = a[:, block].double(), b[:, block].double()
-        spread += (one - other).square().sum(1)
         if start is not None:
             one, other = one - start[:, block].double(), other - start[:, block].double()
         if shares is not None:
             one, other = one - shares @ one, other - shares @ other
         products.addmm_(one, other.T)
-    return products, spread
+    return products
 
 
 def least_error_weights(

@@ -4,6 +4,10 @@ Clients with other classes and clients with other rules look alike after one rou
 clients with other classes learn together fits each of them better and better, while one model can't fit two rules: its
 loss on a client's own training samples soon stops falling. So a client is asked for that loss, one number, in its first
 round, its 8th, and whenever the number of its rounds has doubled since.
+
+A client whose samples are protected is not asked. Its loss stops falling anyway, where privacy's noise in the models
+lets it fall no further: that is no misfit, and to listen to fewer then would make the noise worse. Nor would the number
+be free: it would have to be noised too, and paid for.
 """
 
 import torch

@@ -43,6 +43,18 @@ def cosines(rows: Tensor, origin: Tensor | None = None) -> Tensor:
     return (gram * scale[:, None] * scale).clamp(-1, 1)
 
 
+def noise_in_length(rows: Tensor, noise: Tensor) -> Tensor:
+    """Return |w_i| / |theta_i|, `(m, 1)` in float64: how much longer noise of variance s_i `(m, 1)` has made a row.
+
+    E|w_i|^2 = |theta_i|^2 + s_i, so that it is (1 - s_i / |w_i|^2)^(-1/2): 1 without noise. A row that is all noise has
+    no direction left to compare; it is as if it were the same as everyone's.
+    """
+    squares = torch.zeros((len(rows), 1), dtype=torch.float64, device=rows.device)
+    for block in column_blocks(rows):
+        squares += rows[:, block].double().square().sum(1, keepdim=True)
+    return (1 - torch.where(squares > 0, noise / squares, 0)).clamp(min=1e-12).rsqrt()
+
+
 def median_distance(distances: Tensor) -> float:
     """Return the median over pairs of clients of distances `(m, m)`; 0 if all models are equal.
 
