@@ -91,7 +91,8 @@ def test_the_strategy_is_the_method(strategy, method):
                     for p, g, anchor in zip(model.parameters(), gradients, u, strict=True):
                         p -= 0.1 * (g + strength * (p - anchor))
             trained.append(layout.row(ArrayRecord(model.state_dict())))
-        state = plain.server_receive(state, {"w": Rows.cat(trained)}, torch.ones(3, dtype=torch.bool))
+        reply = {"w": Rows.cat(trained), "noise": Rows.of(torch.zeros((3, 1), dtype=torch.float64))}
+        state = plain.server_receive(state, reply, torch.ones(3, dtype=torch.bool))
     torch.testing.assert_close(made.state.method_state.rows["w"].params, state.rows["w"].params)
     torch.testing.assert_close(made.state.method_state.rows["w"].buffers, state.rows["w"].buffers)
 
