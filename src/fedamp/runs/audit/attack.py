@@ -1,0 +1,134 @@
+"""The attacker: the server, who sees all that a client gets and sends, and knows everything but coins and noise.
+
+It knows the model, the method, the plan's seed, the canaries and even the client's other samples: differential privacy
+promises to hold against such a one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import grad, vmap
+
+from fedamp.data.clients import Clients
+from fedamp.errors import UserError
+from fedamp.models.flat_model import FlatModel
+from fedamp.rows import Message, Rows
+from fedamp.runs.audit.canaries import Canaries
+from fedamp.training.trainer import Trainer
+
+AT_ONCE = 1 << 24
+"""Entries of the gradients that are taken at once."""
+MOST = 1 << 29
+"""Entries of all canaries' gradients: they take 2 GiB."""
+
+
+class Attacker:
+    """Collects evidence round by round, and scores canaries by it: the higher, the more likely is one in.
+
+    In a round the client's model moves by -M ~ rate * (sum over canaries of a_i g_i + noise), where a_i is canary i's coin
+    and g_i its clipped gradient where the round started; what the server could foresee is projected out of both. Over all
+    rounds K = sum G G^T and b = sum G M are all that is needed to estimate a: as a ridge regression, a = (K + r)^-1 b. A
+    plain inner product, b, would take a canary for another one with a similar gradient.
+    """
+
+    def __init__(self, trainer: Trainer, first: Rows, others: Clients, canaries: Canaries) -> None:
+        """Begin with the client's first model `(1, d)`; `others` is the client alone, with its other samples."""
+        count, columns = len(canaries), first.params.shape[1]
+        if count * columns > MOST:
+            raise UserError(
+                f"the gradients of {count} canaries at {columns} parameters do not fit into memory; use {MOST // columns} "
+                "canaries or fewer (--canaries), or a smaller model"
+            )
+        self.trainer, self.others = trainer, others
+        everyone = torch.arange(count)
+        pool = replace(others, x=canaries.x, y=canaries.y, train=(everyone,), test=(), validation=(), copy_of=None)
+        self.x, self.y = pool.to(others.x.device).samples(everyone)
+        self.own: dict[str, Rows] = {"": first}
+        """The models that the client sent last, by their names; at first the one that all know."""
+        self.alike = torch.zeros((count, count), dtype=torch.float64, device=others.x.device)  # K
+        self.along = torch.zeros(count, dtype=torch.float64, device=others.x.device)  # b
+
+    def has_model(self, reply: Message) -> bool:
+        """Return whether a reply has a model in it."""
+        columns = self.own[""].params.shape[1]
+        return any(rows.params.shape[1] == columns for rows in reply.values())
+
+    def look(self, message: Message, reply: Message) -> None:
+        """Take in what a client got and what it sent in one round, each of height one."""
+        columns = self.own[""].params.shape[1]
+        known = [rows for rows in (*message.values(), *self.own.values()) if rows.params.shape[1] == columns]
+        sent = {name: rows for name, rows in reply.items() if rows.params.shape[1] == columns}
+        for rows in sent.values():
+            distances = [float((rows.params - each.params).double().norm()) for each in known]
+            start = known[distances.index(min(distances))]  # training moves a model less than it differs from others'
+            self._note(start, (start.params - rows.params)[0], [each.params - start.params for each in known])
+        self.own |= sent
+
+    def _note(self, start: Rows, moved: Tensor, foreseen: list[Tensor]) -> None:
+        """Add a round to the evidence."""
+        mine = self.others.samples(self.others.train[0])
+        others = sum(each.sum(0, keepdim=True) for each in self._gradients(start, *mine))
+        gradients = torch.cat(list(self._gradients(start, self.x, self.y)))
+        basis = span(torch.cat([*foreseen, others, gradients.mean(0, keepdim=True)]))
+        gradients -= (gradients @ basis.T) @ basis
+        self.alike += (gradients @ gradients.T).double()
+        self.along += (gradients @ moved).double()
+
+    def _gradients(self, start: Rows, x: Tensor, y: Tensor) -> Iterator[Tensor]:
+        """Yield the clipped gradients of samples at a model, some at a time."""
+        privacy = self.trainer.config.privacy
+        some = max(1, AT_ONCE // start.params.shape[1])
+        for begin in range(0, len(y), some):
+            here = slice(begin, begin + some)
+            yield sample_gradients(self.trainer, start, x[here], y[here], None if privacy is None else privacy.clip)
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return how likely each canary is in, `(m,)`: any scale, the higher the likelier."""
+        return ridge(self.alike.cpu(), self.along.cpu()).numpy()
+
+
+def ridge(alike: Tensor, along: Tensor) -> Tensor:
+    """Return a = (K + r)^-1 b with the r that makes b likeliest.
+
+    If a has variance t and noise s, then b has, along an eigenvector of K with eigenvalue e, the variance t e^2 + s e:
+    r = s / t is the only unknown, as the scale of all of it follows.
+    """
+    values, vectors = torch.linalg.eigh(alike)
+    kept = values > 1e-9 * values.max()
+    values, vectors = values[kept], vectors[:, kept]
+    if not len(values):
+        return torch.zeros_like(along)
+    found = vectors.T @ along
+    ratios = values.mean() * torch.logspace(-6, 6, 97, dtype=torch.float64)
+    variances = values**2 + ratios[:, None] * values
+    unlikely = (found**2 / variances).mean(1).log() + variances.log().mean(1)
+    return vectors @ (found / (values + ratios[unlikely.argmin()]))
+
+
+def span(directions: Tensor) -> Tensor:
+    """Return an orthonormal basis `(k, d)` of the span of some directions, the rows."""
+    dtype, lengths = directions.dtype, directions.double().norm(dim=1, keepdim=True)
+    directions = directions.double()[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
+    _, sizes, basis = torch.linalg.svd(directions, full_matrices=False)
+    return basis[sizes > 1e-6].to(dtype)
+
+
+def sample_gradients(trainer: Trainer, at: Rows, x: Tensor, y: Tensor, clip: float | None) -> Tensor:
+    """Return each sample's gradient at a model `(1, d)`, of length `clip` at most, `(B, d)`."""
+    model: FlatModel = trainer.model
+
+    def loss(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        output, _ = model(params, at.buffers[0], x[None], training=False)
+        return trainer.task.loss(output.to(params.dtype), y[None])
+
+    gradients: Tensor = vmap(grad(loss), (None, 0, 0), randomness="different")(at.params[0], x, y)
+    gradients = torch.where(gradients.isfinite().all(1, keepdim=True), gradients, 0.0)
+    if clip is None:
+        return gradients
+    return gradients * (clip / gradients.norm(dim=1, keepdim=True)).clamp(max=1)
