@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedamp import __version__
+from fedamp.cli.audit import AuditFlags, audit_command
 from fedamp.cli.compare import CompareFlags, compare_command
 from fedamp.cli.data import data_app
 from fedamp.cli.export import export_command
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 app.command("run", cls=RunFlags)(run_command)
 app.command("compare", cls=CompareFlags)(compare_command)
+app.command("audit", cls=AuditFlags)(audit_command)
 app.command("report")(report_command)
 app.command("resume")(resume_command)
 app.command("predict")(predict_command)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fnmatch import fnmatch
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch.func import grad, vmap
 
 from fedamp.data.clients import Clients
 from fedamp.errors import UserError
+from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Message, Rows
 from fedamp.runs.audit.canaries import Canaries
@@ -37,7 +39,7 @@ class Attacker:
     plain inner product, b, would take a canary for another one with a similar gradient.
     """
 
-    def __init__(self, trainer: Trainer, first: Rows, others: Clients, canaries: Canaries) -> None:
+    def __init__(self, method: Method, trainer: Trainer, first: Rows, others: Clients, canaries: Canaries) -> None:
         """Begin with the client's first model `(1, d)`; `others` is the client alone, with its other samples."""
         count, columns = len(canaries), first.params.shape[1]
         if count * columns > MOST:
@@ -45,7 +47,7 @@ class Attacker:
                 f"the gradients of {count} canaries at {columns} parameters do not fit into memory; use {MOST // columns} "
                 "canaries or fewer (--canaries), or a smaller model"
             )
-        self.trainer, self.others = trainer, others
+        self.method, self.trainer, self.others = method, trainer, others
         everyone = torch.arange(count)
         pool = replace(others, x=canaries.x, y=canaries.y, train=(everyone,), test=(), validation=(), copy_of=None)
         self.x, self.y = pool.to(others.x.device).samples(everyone)
@@ -54,21 +56,29 @@ class Attacker:
         self.alike = torch.zeros((count, count), dtype=torch.float64, device=others.x.device)  # K
         self.along = torch.zeros(count, dtype=torch.float64, device=others.x.device)  # b
 
-    def has_model(self, reply: Message) -> bool:
-        """Return whether a reply has a model in it."""
-        columns = self.own[""].params.shape[1]
-        return any(rows.params.shape[1] == columns for rows in reply.values())
-
-    def look(self, message: Message, reply: Message) -> None:
-        """Take in what a client got and what it sent in one round, each of height one."""
-        columns = self.own[""].params.shape[1]
-        known = [rows for rows in (*message.values(), *self.own.values()) if rows.params.shape[1] == columns]
-        sent = {name: rows for name, rows in reply.items() if rows.params.shape[1] == columns}
-        for rows in sent.values():
-            distances = [float((rows.params - each.params).double().norm()) for each in known]
-            start = known[distances.index(min(distances))]  # training moves a model less than it differs from others'
+    def look(self, message: Message, reply: Message) -> bool:
+        """Take in what a client got and what it sent in one round, each of height one; return if a model was sent."""
+        sent = dict(self._models(reply))
+        for name, change in self.method.changes.items():
+            if name in sent:  # what came is the move itself
+                sent[name] = Rows(message[change].params + reply[name].params, message[change].buffers)
+        for name, rows in sent.items():
+            known = [each for _, each in self._models(message)] + list(self.own.values())
+            start = min(self._starts(name, message), key=lambda each: float((rows.params - each.params).norm()))
             self._note(start, (start.params - rows.params)[0], [each.params - start.params for each in known])
         self.own |= sent
+        return bool(sent)
+
+    def _models(self, message: Message) -> list[tuple[str, Rows]]:
+        """Return those parts of a message that are as long as a model."""
+        columns = self.own[""].params.shape[1]
+        return [(name, rows) for name, rows in message.items() if rows.params.shape[1] == columns]
+
+    def _starts(self, name: str, message: Message) -> list[Rows]:
+        """Return the models from which one that was sent may have been trained, by what is known of the method."""
+        wanted = self.method.changes.get(name, self.method.answers.get(name, name))
+        starts = [rows for entry, rows in self._models(message) if fnmatch(entry, wanted)]
+        return starts if starts and not self.method.remembers else [*starts, self.own.get(name, self.own[""])]
 
     def _note(self, start: Rows, moved: Tensor, foreseen: list[Tensor]) -> None:
         """Add a round to the evidence."""

@@ -117,7 +117,7 @@ def audit(
     # What is held out or kept out leaves nothing, and an absent client only costs time.
     config = replace(config, validation=0.0, newcomers=0, alone=False, absent=0.0, take_home="scored")
     setup = assemble(config, given)
-    attacker = Attacker(setup.trainer, *_others(setup, material, client), drawn)
+    attacker = Attacker(setup.method, setup.trainer, *_others(setup, material, client), drawn)
     spent, leaves = play(setup, client, config.rounds, attacker, observer)
     account_of = spent if config.private and claim is None else None
     return _judged(config, setup, client, drawn, attacker.scores(), account_of, claim, confidence, leaves)
@@ -144,9 +144,10 @@ def play(
             local = setup.trainer.local(clients, k)
             mine, reply = method.client_update(mine, message, local)
             spent += local.spent[place]
-            seen = _of(place, reply)
-            leaves = leaves or attacker.has_model(seen)
-            attacker.look(_of(place, message), seen or {"": _of(place, method.client_models(mine, message))["own"]})
+            if attacker.look(_of(place, message), _of(place, reply)):
+                leaves = True
+            else:
+                attacker.look({}, {"": _of(place, method.client_models(mine, message))["own"]})
             server = method.server_receive(server, reply, everyone)
             observer(k)
     return spent, leaves
