@@ -13,7 +13,7 @@ import importlib.metadata
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fedamp import checks
@@ -75,6 +75,14 @@ def delta(spent: Spending, epsilon: float) -> float:
     if not steps or _open(steps):
         return float(bool(steps))
     return float(_composed(steps).get_delta_for_epsilon(epsilon))
+
+
+def deltas(spent: Spending, epsilons: Sequence[float]) -> list[float]:
+    """Return the least delta at each of these epsilons, which rise: the trade-off curve of these steps."""
+    steps = frozenset(_that_count(spent).items())
+    if not steps or _open(steps):
+        return [float(bool(steps))] * len(epsilons)
+    return [float(each) for each in _composed(steps).get_delta_for_epsilon(epsilons)]
 
 
 def calibrate(plan: Spending | Callable[[float], Spending], epsilon: float, delta: float) -> float:

@@ -225,4 +225,4 @@ def curve_of(spent: Spending) -> Curve:
     """Return the trade-off curve of what was spent, from the account."""
     largest = max(account.epsilon(spent, 1e-9), 1e-3)
     epsilons = np.linspace(0.0, min(largest, 700.0), POINTS)
-    return Curve(epsilons, np.array(account.deltas(spent, epsilons)))
+    return Curve(epsilons, np.array(account.deltas(spent, epsilons.tolist())))
