@@ -26,6 +26,9 @@ def audit_command(
     context: typer.Context,
     canaries: Annotated[int, Flag(help="Samples made for the audit; each is in or not by a fair coin.")] = 1000,
     client: Annotated[int, Flag(help="The client that gets them, by its number from 0.")] = 0,
+    repeats: Annotated[
+        int, Flag(help="How often the run is played, with other seeds: a few dozen see that noise was halved.")
+    ] = 1,
     claim: Annotated[
         float | None, Flag(help="The epsilon to compare with, instead of the account's of these flags.")
     ] = None,
@@ -46,17 +49,18 @@ def audit_command(
 
     asked = configured(preset, config, given_flags(context), details or [])
     bar = progress()
-    task = bar.add_task("audit", total=asked.rounds, score="")
+    task = bar.add_task("audit", total=repeats * asked.rounds, score="")
     try:
         with bar:
             found = audit(
                 asked,
                 canaries=canaries,
                 client=client,
+                repeats=repeats,
                 claim=claim,
                 confidence=confidence,
                 data_dir=data_dir,
-                observer=lambda k: bar.update(task, completed=k),
+                observer=lambda played: bar.update(task, completed=played),
             )
     except KeyboardInterrupt:
         fail("interrupted; an audit leaves nothing behind", INTERRUPTED)

@@ -52,20 +52,20 @@ class Attacker:
         pool = replace(others, x=canaries.x, y=canaries.y, train=(everyone,), test=(), validation=(), copy_of=None)
         self.x, self.y = pool.to(others.x.device).samples(everyone)
         self.own: dict[str, Rows] = {"": first}
-        """The models that the client sent last, by their names; at first the one that all know."""
+        """The models that the client sent last, by their names; before them the first one, which all know."""
         self.alike = torch.zeros((count, count), dtype=torch.float64, device=others.x.device)  # K
         self.along = torch.zeros(count, dtype=torch.float64, device=others.x.device)  # b
 
     def look(self, message: Message, reply: Message) -> bool:
         """Take in what a client got and what it sent in one round, each of height one; return if a model was sent."""
-        sent = dict(self._models(reply))
-        for name, change in self.method.changes.items():
-            if name in sent:  # what came is the move itself
-                sent[name] = Rows(message[change].params + reply[name].params, message[change].buffers)
+        known = [rows.params for _, rows in self._models(message)] + [rows.params for rows in self.own.values()]
+        sent = {name: rows for name, rows in self._models(reply) if name not in self.method.changes}
         for name, rows in sent.items():
-            known = [each for _, each in self._models(message)] + list(self.own.values())
             start = min(self._starts(name, message), key=lambda each: float((rows.params - each.params).norm()))
-            self._note(start, (start.params - rows.params)[0], [each.params - start.params for each in known])
+            self._note(start, (start.params - rows.params)[0], known)
+        for name in self.method.changes:  # their sum is what the client keeps, and corrects its steps by
+            before = self.own.get(name)
+            self.own[name] = reply[name] if before is None else Rows.of(before.params + reply[name].params)
         self.own |= sent
         return bool(sent)
 
@@ -76,7 +76,7 @@ class Attacker:
 
     def _starts(self, name: str, message: Message) -> list[Rows]:
         """Return the models from which one that was sent may have been trained, by what is known of the method."""
-        wanted = self.method.changes.get(name, self.method.answers.get(name, name))
+        wanted = self.method.answers.get(name, name)
         starts = [rows for entry, rows in self._models(message) if fnmatch(entry, wanted)]
         return starts if starts and not self.method.remembers else [*starts, self.own.get(name, self.own[""])]
 

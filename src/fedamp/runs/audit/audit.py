@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,8 @@ from fedamp.privacy import account
 from fedamp.privacy.events import Spending
 from fedamp.rows import Message
 from fedamp.runs.audit.attack import Attacker
-from fedamp.runs.audit.bounds import Curve, Guesses, area, epsilon_bound, is_broken
-from fedamp.runs.audit.canaries import Canaries, make_canaries, with_canaries
+from fedamp.runs.audit.bounds import Curve, Guesses, area, epsilon_bound, is_broken, is_broken_on_average
+from fedamp.runs.audit.canaries import make_canaries, with_canaries
 from fedamp.runs.material import Material, load_material
 from fedamp.runs.setup import Setup, assemble
 from fedamp.training.torch_switches import use_threads
@@ -30,6 +32,11 @@ CANARIES = 1000
 SHARE = 0.25
 """Of the canaries, how many coins are guessed: those with the highest and the lowest scores. For Gaussian noise of
 epsilon 2 to 10 no other share gave larger bounds (simulated, 300 to 3000 canaries)."""
+TOP = 0.1
+"""The same, at most, if only the highest are guessed: a fault may show some samples clearly and all others not at all, as
+many as a minibatch has."""
+ANY_KIND = 0.2
+"""Of the probability of a mistake, the part that the bound of any mechanism has; the others need it more."""
 CONFIDENCE = 0.95
 POINTS = 100
 """Of an account's trade-off curve."""
@@ -55,6 +62,7 @@ class Audit:
     right: int
     area: float  # under the attack's curve: 0.5 knows nothing, 1 everything
     confidence: float
+    repeats: int
     leaves: bool  # whether a model leaves the client at all; if none does, the audit is of what stays
 
     @property
@@ -73,7 +81,8 @@ class Audit:
         claim = "nothing is promised" if self.claimed is None else f"epsilon {self.claimed:.2f} {at}"
         gaussian = "" if self.bound_of_gaussian is None else f", of noise like the claimed {self.bound_of_gaussian:.2f}"
         lines = [
-            f"audit of {self.client}: {self.method}, {self.rounds} rounds, {self.canaries} canaries, {self.inside} in",
+            f"audit of {self.client}: {self.method}, {self.rounds} rounds, {self.canaries} canaries, {self.inside} in"
+            + (f", in {self.repeats} repeats" if self.repeats > 1 else ""),
             f"  claimed      {claim}",
             f"  lower bound  epsilon {self.bound:.2f} {at}, {sure} (of any mechanism {self.bound_of_any:.2f}{gaussian})",
             f"  guesses      {self.right} of {self.guesses} right, area under the curve {self.area:.3f}",
@@ -91,36 +100,60 @@ class Audit:
         return [*lines, "No leak beyond the claim was found. That is no proof that there is none: the account is."]
 
 
+@dataclass(frozen=True)
+class Played:
+    """What one run with canaries has shown."""
+
+    scores: NDArray[np.float64]  # (m,)
+    inside: NDArray[np.bool_]  # (m,)
+    spent: Spending
+    leaves: bool
+    client: str
+
+
 def audit(
     config: RunConfig,
     *,
     canaries: int = CANARIES,
     client: int = 0,
+    repeats: int = 1,
     claim: float | None = None,
     confidence: float = CONFIDENCE,
     data_dir: Path | None = None,
     material: Material | None = None,
-    observer: Callable[[int], None] = lambda k: None,
+    observer: Callable[[int], None] = lambda played: None,
 ) -> Audit:
     """Play a run whose client number `client` has canaries, attack what leaves it, and return what that shows.
 
-    `claim` is compared with instead of the account's epsilon. `observer` is called after each round. Nothing is written.
+    It is repeated with other seeds, and thus other canaries, coins and noise. `claim` is compared with instead of the
+    account's epsilon. `observer` is called with the number of rounds played so far. Nothing is written.
     """
     checks.share("confidence", confidence)
+    checks.count("repeats", repeats)
     if claim is not None:
         checks.positive("claim", claim)
     if config.private and claim is None:
         account.check_available("an audit compares with the claimed epsilon")
-    material = load_material(config, data_dir) if material is None else material
-    drawn = make_canaries(material, canaries, config.seed)
-    given = replace(material, clients=with_canaries(material.clients, drawn, client))
     # What is held out or kept out leaves nothing, and an absent client only costs time.
     config = replace(config, validation=0.0, newcomers=0, alone=False, absent=0.0, take_home="scored")
-    setup = assemble(config, given)
-    attacker = Attacker(setup.method, setup.trainer, *_others(setup, material, client), drawn)
-    spent, leaves = play(setup, client, config.rounds, attacker, observer)
-    account_of = spent if config.private and claim is None else None
-    return _judged(config, setup, client, drawn, attacker.scores(), account_of, claim, confidence, leaves)
+    runs = []
+    for number in range(repeats):
+        before = number * config.rounds
+        again = replace(config, seed=config.seed + number)
+        given = load_material(again, data_dir) if material is None else material
+        runs.append(one_run(again, given, canaries, client, lambda k, before=before: observer(before + k)))
+    return judged(config, runs, claim, confidence)
+
+
+def one_run(config: RunConfig, given: Material, count: int, place: int, observer: Callable[[int], None]) -> Played:
+    """Play one run with canaries among the samples of the client at this place, and score them."""
+    canaries = make_canaries(given, count, config.seed)
+    setup = assemble(config, replace(given, clients=with_canaries(given.clients, canaries, place)))
+    attacker = Attacker(setup.method, setup.trainer, *_others(setup, given, place), canaries)
+    spent, leaves = play(setup, place, config.rounds, attacker, observer)
+    names = setup.facts.names
+    name = f"client {setup.clients.numbers[place]}" if names is None else names[place]
+    return Played(attacker.scores(), canaries.inside, spent, leaves, name)
 
 
 def _others(setup: Setup, material: Material, place: int) -> tuple[Any, Any]:
@@ -158,40 +191,43 @@ def _of(place: int, message: Message) -> dict[str, Any]:
     return {name: rows[slice(place, place + 1)] for name, rows in message.items()}
 
 
-def _judged(
-    config: RunConfig,
-    setup: Setup,
-    place: int,
-    canaries: Canaries,
-    scores: NDArray[np.float64],
-    spent: Spending | None,
-    claim: float | None,
-    confidence: float,
-    leaves: bool,
-) -> Audit:
-    """Return what scores show, given the coins."""
-    guesses = guessed(scores, canaries.inside)
-    mistake = (1 - confidence) / (1 if spent is None else 2)  # of two bounds, each has its half
-    any_kind = epsilon_bound(guesses, config.dp_delta, mistake)
-    gaussian = None if spent is None else gaussian_bound(guesses, spent, config.dp_delta, mistake)
-    names = setup.facts.names
+def judged(config: RunConfig, runs: Sequence[Played], claim: float | None, confidence: float) -> Audit:
+    """Return what the scores of runs show, given the coins."""
+    delta, mistake = config.dp_delta, 1 - confidence
+    guesses = sum_of(guessed(run.scores, run.inside) for run in runs)
+    claimed, gaussian = claim, None
+    if config.private and claim is None:
+        spent = max((run.spent for run in runs), key=lambda each: account.epsilon(each, delta))
+        claimed = account.epsilon(spent, delta)
+        share = min(TOP, max((event.rate for event in spent), default=1.0) / 2)
+        top = sum_of(guessed_in(run.scores, run.inside, share) for run in runs)
+        shares = [guessed(run.scores, run.inside, 1.0).share for run in runs]
+        gaussian = gaussian_bound([guesses, top], shares, spent, delta, mistake * (1 - ANY_KIND))
+        mistake *= ANY_KIND
+    any_kind = epsilon_bound(guesses, delta, mistake)
     return Audit(
-        client=f"client {setup.clients.numbers[place]}" if names is None else names[place],
+        client=runs[0].client,
         method=config.method.name,
         rounds=config.rounds,
-        claimed=claim if spent is None else account.epsilon(spent, config.dp_delta),
-        delta=config.dp_delta,
+        claimed=claimed,
+        delta=delta,
         bound=max(any_kind, gaussian or 0.0),
         bound_of_any=any_kind,
         bound_of_gaussian=gaussian,
-        canaries=len(canaries),
-        inside=int(canaries.inside.sum()),
+        canaries=guesses.canaries,
+        inside=int(sum(run.inside.sum() for run in runs)),
         guesses=guesses.made,
         right=guesses.right,
-        area=area(scores[canaries.inside], scores[~canaries.inside]),
+        area=float(np.mean([area(run.scores[run.inside], run.scores[~run.inside]) for run in runs])),
         confidence=confidence,
-        leaves=leaves,
+        repeats=len(runs),
+        leaves=all(run.leaves for run in runs),
     )
+
+
+def sum_of(guesses: Iterable[Guesses]) -> Guesses:
+    """Return the guesses of several runs as those of one."""
+    return functools.reduce(operator.add, guesses)
 
 
 def guessed(scores: NDArray[np.float64], inside: NDArray[np.bool_], share: float = SHARE) -> Guesses:
@@ -204,20 +240,35 @@ def guessed(scores: NDArray[np.float64], inside: NDArray[np.bool_], share: float
     return Guesses(len(scores), 2 * half, right)
 
 
-def gaussian_bound(guesses: Guesses, spent: Spending, delta: float, mistake: float) -> float:
+def guessed_in(scores: NDArray[np.float64], inside: NDArray[np.bool_], share: float) -> Guesses:
+    """Return how many guesses are right if only the highest scores are guessed, as canaries that are in."""
+    count = max(1, round(share * len(scores)))
+    return Guesses(len(scores), count, int(inside[np.argsort(scores, kind="stable")[-count:]].sum()))
+
+
+def gaussian_bound(
+    tries: Sequence[Guesses], shares: Sequence[float], spent: Spending, delta: float, mistake: float
+) -> float:
     """Return a lower bound of epsilon for steps like these, of the same rates, whose noise is not what was claimed.
 
-    Whatever s times the noise would have been, with the largest s that guesses do not refute: epsilon of that.
+    It is the epsilon of steps with s times the claimed noise, for the largest s that is not refuted: neither by one of the
+    `tries`, nor by the `shares` of right guesses of all coins in several runs. Each test has its share of `mistake`.
     """
-    if not spent or guesses.right == 0:
+    if not spent:
         return 0.0
+    several = len(shares) > 1
+    each = mistake / (len(tries) + several)
+
+    def refuted(s: float) -> bool:
+        curve = curve_of(account.scaled(spent, s))
+        return any(is_broken(one, curve, each) for one in tries) or (
+            several and is_broken_on_average(shares, curve, each)
+        )
+
     low, high = 1 / WIDEST, WIDEST
-    if is_broken(guesses, curve_of(account.scaled(spent, low)), mistake):
-        return account.epsilon(account.scaled(spent, low), delta)
     for _ in range(14):
         middle = math.sqrt(low * high)
-        broken = is_broken(guesses, curve_of(account.scaled(spent, middle)), mistake)
-        low, high = (low, middle) if broken else (middle, high)
+        low, high = (low, middle) if refuted(middle) else (middle, high)
     return account.epsilon(account.scaled(spent, high), delta)
 
 

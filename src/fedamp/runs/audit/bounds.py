@@ -4,7 +4,8 @@ Each of m canaries is in the training samples or not, by a fair coin of its own.
 r of the coins, and v guesses are right. If a promise makes so many right guesses too unlikely, it was not kept.
 
 Two promises can be tested. `epsilon_bound` is about (epsilon, delta) alone and assumes nothing else. `is_broken` is
-about a whole trade-off curve, all that an account knows of a mechanism, and needs far fewer canaries.
+about a whole trade-off curve, all that an account knows of a mechanism, and needs far fewer canaries. Both allow that a
+mechanism betrays all canaries at once, if rarely; whoever repeats the run can tell: `is_broken_on_average`.
 
 Sources: Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023, Theorem 5.2 and Appendix D;
 Mahloujifar, Melis, Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025.
@@ -13,6 +14,7 @@ Mahloujifar, Melis, Chaudhuri, "Auditing f-Differential Privacy in One Run", ICM
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +33,15 @@ class Guesses:
     canaries: int  # m
     made: int  # r
     right: int  # v
+
+    @property
+    def share(self) -> float:
+        """How many of the guesses are right."""
+        return self.right / self.made
+
+    def __add__(self, other: Guesses) -> Guesses:
+        """Return the guesses of two runs as those of one: each coin matters in one of them, so that bounds hold."""
+        return Guesses(self.canaries + other.canaries, self.made + other.made, self.right + other.right)
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.made <= self.canaries:
@@ -108,6 +119,19 @@ def is_broken(guesses: Guesses, curve: Curve, mistake: float) -> bool:
         if right + wrong > r / m:
             return True
     return False
+
+
+def is_broken_on_average(shares: Sequence[float], curve: Curve, mistake: float) -> bool:
+    """Return whether shares of right guesses in independent runs, each of all coins, refute a trade-off curve.
+
+    A guess is right with probability a <= power(1 - a), so that the mean share is at most the largest such a. As shares
+    x_i are independent and not negative, E[prod x_i / a] <= 1, and P[prod x_i / a >= 1 / mistake] <= mistake (Markov).
+    """
+    low, high = 0.5, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle <= curve.power(1 - middle) else (low, middle)
+    return math.prod(share / high for share in shares) >= 1 / mistake
 
 
 def area(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> float:
