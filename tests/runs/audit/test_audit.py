@@ -199,11 +199,11 @@ def test_minibatches_that_are_not_drawn_are_caught(
         chosen = np.flatnonzero(np.random.default_rng(1).random(size) < chance)
         return chosen, np.zeros(len(chosen))
 
-    protected(1.2)
-    settings: dict[str, Any] = {"canaries": 400, "columns": 400, "batch_size": 24, "rounds": 40, "lr": 1e-3}
-    assert not found(1.2, repeats=3, **settings).broken
+    protected(2.0)
+    settings: dict[str, Any] = {"canaries": 400, "columns": 400, "batch_size": 13, "rounds": 64, "lr": 1e-3, "repeats": 2}
+    assert not found(2.0, **settings).broken
     monkeypatch.setattr(sampling, "poisson", the_same)
-    assert found(1.2, repeats=3, **settings).broken
+    assert found(2.0, **settings).broken
 
 
 def test_without_a_promise_it_says_what_leaks():
