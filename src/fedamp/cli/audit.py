@@ -25,7 +25,7 @@ BROKEN = 1
 def audit_command(
     context: typer.Context,
     canaries: Annotated[int, Flag(help="Samples made for the audit; each is in or not by a fair coin.")] = 1000,
-    client: Annotated[int, Flag(help="The client that gets them, by its number from 0.")] = 0,
+    client: Annotated[str, Flag(help="The client that gets them, by its name or its number from 0.")] = "0",
     repeats: Annotated[
         int, Flag(help="How often the run is played, with other seeds: a few dozen see that noise was halved.")
     ] = 1,
@@ -45,7 +45,7 @@ def audit_command(
     from what that client sends which of them it trained on. Exit code 1: more leaks than is claimed.
     """
     from fedamp.config.sources import configured
-    from fedamp.runs.audit.audit import audit
+    from fedamp.runs.audit import audit
 
     asked = configured(preset, config, given_flags(context), details or [])
     bar = progress()

@@ -26,12 +26,13 @@ from fedamp.privacy import account, sampling
 from fedamp.privacy.events import Event
 from fedamp.privacy.promise import Privacy
 from fedamp.runs import setup as setups
-from fedamp.runs.audit import audit as auditing
+from fedamp.runs.audit import Audit, audit, playing
 from fedamp.runs.audit.attack import ridge, sample_gradients, span
-from fedamp.runs.audit.audit import Audit, audit, curve_of
 from fedamp.runs.audit.canaries import make_canaries, with_canaries
+from fedamp.runs.audit.verdict import curve_of
 from fedamp.runs.material import Material, given_material
-from fedamp.training.private import noise, sample_gradients as private_gradients
+from fedamp.training.private import noise
+from fedamp.training.private import sample_gradients as private_gradients
 
 ROUNDS = 10
 CLEAR = math.sqrt(ROUNDS)  # noise with which all rounds, on all samples, come to Gaussian privacy of mu = 1
@@ -56,7 +57,7 @@ def protected(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             made = setups.assemble(replace(config, dp_noise=None), given)
             return replace(made, trainer=made.trainer.changed(privacy=Privacy(1.0, {0: z, 1: z})))
 
-        monkeypatch.setattr(auditing, "assemble", assemble)
+        monkeypatch.setattr(playing, "assemble", assemble)
 
     return protect
 
@@ -92,7 +93,8 @@ def test_canaries_concern_nobody_else():
     assert clients.train[1].tolist() == [*given.clients.train[1].tolist(), *inside]
     assert len(clients.x) == len(clients.y) == len(clients.digests or ()) == 140
     assert len(set(clients.digests or ())) == 21
-    assert clients.x.dtype == given.clients.x.dtype and clients.y.dtype == given.clients.y.dtype
+    assert clients.x.dtype == given.clients.x.dtype
+    assert clients.y.dtype == given.clients.y.dtype
     with pytest.raises(UserError, match="expected a number from 0 to 1"):
         with_canaries(given.clients, canaries, 2)
 
@@ -139,7 +141,8 @@ def test_curve_of_full_batches_is_the_gaussian_one():
 def test_honest_clients_pass(protected: Callable[[float], None], method: str):
     protected(CLEAR)
     one = found(CLEAR, 200, method=method)
-    assert one.claimed is not None and 0 <= one.bound < one.claimed
+    assert one.claimed is not None
+    assert 0 <= one.bound < one.claimed
     assert not one.broken
     assert one.leaves == (method != "separate")
     assert one.area > 0.6  # the attack is no straw man
@@ -171,9 +174,7 @@ def test_noise_that_is_off_is_caught(protected: Callable[[float], None], monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("z", [CLEAR, FAINT])
-def test_noise_that_is_halved_is_caught(
-    protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, z: float
-):
+def test_noise_that_is_halved_is_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, z: float):
     drawn, sizes = noise.Noise.draw, {"canaries": 50, "columns": 100, "repeats": 60}
     protected(z)
     assert not found(z, **sizes).broken
@@ -192,18 +193,36 @@ def test_clip_that_is_ignored_is_caught(protected: Callable[[float], None], monk
 
 
 @pytest.mark.slow
-def test_minibatches_that_are_not_drawn_are_caught(
-    protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
-):
+def test_minibatches_that_are_not_drawn_are_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch):
     def the_same(size: int, chance: float, stream: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         chosen = np.flatnonzero(np.random.default_rng(1).random(size) < chance)
         return chosen, np.zeros(len(chosen))
 
     protected(2.0)
-    settings: dict[str, Any] = {"canaries": 400, "columns": 400, "batch_size": 13, "rounds": 64, "lr": 1e-3, "repeats": 2}
+    settings: dict[str, Any] = {
+        "canaries": 400,
+        "columns": 400,
+        "batch_size": 13,
+        "rounds": 64,
+        "lr": 1e-3,
+        "repeats": 2,
+    }
     assert not found(2.0, **settings).broken
     monkeypatch.setattr(sampling, "poisson", the_same)
     assert found(2.0, **settings).broken
+
+
+def test_flags_of_a_private_run_are_audited(tmp_path: Path):
+    """The whole way: noise is found for the epsilon that was asked for, and the audit claims no more than that."""
+    config = RunConfig(
+        **{"data": "given", "setting": "given", "clients": 2, "method": "autoamp", "rounds": 4, "steps": 2},
+        **{"batch_size": 50, "model": "logistic", "dp_epsilon": 3.0, "optimizer": "sgd", "lr": 0.05},
+    )
+    one = audit(config, canaries=60, client="1", repeats=2, material=material(50))
+    assert one.claimed == pytest.approx(3.0, rel=0.01)
+    assert not one.broken
+    assert (one.client, one.repeats, one.canaries) == ("client 1", 2, 120)
+    assert "2 repeats" in one.in_words()[0]
 
 
 def test_without_a_promise_it_says_what_leaks():
@@ -211,7 +230,9 @@ def test_without_a_promise_it_says_what_leaks():
     given = {"data": "given", "setting": "given", "clients": 2, "model": "logistic", "method": "fedavg"}
     config = RunConfig.of({**given, "rounds": 3, "steps": 1, "batch_size": 10**6, "optimizer": "sgd", "lr": 0.01})
     free = audit(config, canaries=200, material=material(300))
-    assert free.claimed is None and not free.broken and free.bound > 1
+    assert free.claimed is None
+    assert not free.broken
+    assert free.bound > 1
     assert free.in_words()[-1].startswith("Nothing is promised")
     assert audit(config, canaries=200, material=material(300), claim=1.0).broken
     assert json.loads(json.dumps(free.to_dict(), allow_nan=False))["claimed"] is None
@@ -234,7 +255,7 @@ def test_command_line_with_a_users_own_silos(tmp_path: Path):
         rows = [f"{a:.3f},{b:.3f},{'yes' if a + b > 0 else 'no'}" for a, b in stream.normal(size=(60, 2))]
         (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,ill", *rows]))
     flags = ["audit", "--data", str(tmp_path), "--label", "ill", "--model", "mlp", "--rounds", "1"]
-    flags += ["--canaries", "40", "--client", "1"]
+    flags += ["--canaries", "40", "--client", "south"]
     shown = CliRunner().invoke(app, flags)
     assert shown.exit_code == 0, shown.output
     assert shown.output.startswith("audit of south: autoamp, 1 rounds, 40 canaries")

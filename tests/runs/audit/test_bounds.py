@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from fedamp.runs.audit.audit import guessed
 from fedamp.runs.audit.bounds import Curve, Guesses, area, epsilon_bound, is_broken, p_value
+from fedamp.runs.audit.verdict import guessed, guessed_in
 
 MISTAKE = 0.05
 
@@ -106,9 +106,27 @@ def test_gaussian_curve_holds_for_gaussian_noise_and_not_for_half_of_it():
         assert sum(halved) >= 36
 
 
+def test_averages_over_runs_in_closed_form():
+    """Shares of 0.8 in 20 runs refute a curve that allows 0.6 at most if (0.8 / 0.6)^20 is above 20: it is 315."""
+    curve = pure(np.log(0.6 / 0.4))
+    assert is_broken_on_average([0.8] * 20, curve, 1 / 314)
+    assert not is_broken_on_average([0.8] * 20, curve, 1 / 316)
+    assert not is_broken_on_average([0.6] * 1000, curve, MISTAKE)
+    assert not is_broken_on_average([1.0] * 1000 + [0.0], curve, MISTAKE)
+    assert is_broken_on_average([0.84] * 20, gaussian(1.0), 0.03)  # Phi(1) where Phi(1/2) = 0.69 is the most
+
+
+def test_guesses_of_two_runs_are_those_of_one():
+    assert Guesses(10, 6, 5) + Guesses(20, 4, 1) == Guesses(30, 10, 6)
+    assert Guesses(10, 6, 3).share == 0.5
+    with pytest.raises(ValueError, match="right <= made"):
+        Guesses(10, 6, 7)
+
+
 def test_guesses_are_of_the_outermost_scores():
     scores, inside = np.array([5.0, 1.0, 3.0, 2.0, 4.0, 0.0, 9.0, -1.0]), np.array([1, 0, 0, 0, 1, 0, 1, 1], np.bool_)
     assert guessed(scores, inside, 0.5) == Guesses(8, 4, 3)  # 9 and 5 are in, 0 is out, -1 is in
+    assert guessed_in(scores, inside, 0.375) == Guesses(8, 3, 3)
 
 
 def test_area_counts_pairs():

@@ -33,10 +33,10 @@ MOST = 1 << 29
 class Attacker:
     """Collects evidence round by round, and scores canaries by it: the higher, the more likely is one in.
 
-    In a round the client's model moves by -M ~ rate * (sum over canaries of a_i g_i + noise), where a_i is canary i's coin
-    and g_i its clipped gradient where the round started; what the server could foresee is projected out of both. Over all
-    rounds K = sum G G^T and b = sum G M are all that is needed to estimate a: as a ridge regression, a = (K + r)^-1 b. A
-    plain inner product, b, would take a canary for another one with a similar gradient.
+    In a round the client's model moves by -M ~ rate * (sum over canaries of a_i g_i + noise), where a_i is canary i's
+    coin and g_i its clipped gradient where the round started; what the server could foresee is projected out of both.
+    Over all rounds K = sum G G^T and b = sum G M are all that is needed to estimate a: as a ridge regression,
+    a = (K + r)^-1 b. A plain inner product, b, would take a canary for another one with a similar gradient.
     """
 
     def __init__(self, method: Method, trainer: Trainer, first: Rows, others: Clients, canaries: Canaries) -> None:
@@ -44,8 +44,8 @@ class Attacker:
         count, columns = len(canaries), first.params.shape[1]
         if count * columns > MOST:
             raise UserError(
-                f"the gradients of {count} canaries at {columns} parameters do not fit into memory; use {MOST // columns} "
-                "canaries or fewer (--canaries), or a smaller model"
+                f"the gradients of {count} canaries at {columns} parameters do not fit into memory; use "
+                f"{MOST // columns} canaries or fewer (--canaries), or a smaller model"
             )
         self.method, self.trainer, self.others = method, trainer, others
         everyone = torch.arange(count)
@@ -83,7 +83,7 @@ class Attacker:
     def _note(self, start: Rows, moved: Tensor, foreseen: list[Tensor]) -> None:
         """Add a round to the evidence."""
         mine = self.others.samples(self.others.train[0])
-        others = sum(each.sum(0, keepdim=True) for each in self._gradients(start, *mine))
+        others = torch.stack([each.sum(0) for each in self._gradients(start, *mine)]).sum(0, keepdim=True)
         gradients = torch.cat(list(self._gradients(start, self.x, self.y)))
         basis = span(torch.cat([*foreseen, others, gradients.mean(0, keepdim=True)]))
         gradients -= (gradients @ basis.T) @ basis
@@ -118,7 +118,8 @@ def ridge(alike: Tensor, along: Tensor) -> Tensor:
     ratios = values.mean() * torch.logspace(-6, 6, 97, dtype=torch.float64)
     variances = values**2 + ratios[:, None] * values
     unlikely = (found**2 / variances).mean(1).log() + variances.log().mean(1)
-    return vectors @ (found / (values + ratios[unlikely.argmin()]))
+    estimate: Tensor = vectors @ (found / (values + ratios[unlikely.argmin()]))
+    return estimate
 
 
 def span(directions: Tensor) -> Tensor:
@@ -126,7 +127,8 @@ def span(directions: Tensor) -> Tensor:
     dtype, lengths = directions.dtype, directions.double().norm(dim=1, keepdim=True)
     directions = directions.double()[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
     _, sizes, basis = torch.linalg.svd(directions, full_matrices=False)
-    return basis[sizes > 1e-6].to(dtype)
+    kept: Tensor = basis[sizes > 1e-6].to(dtype)
+    return kept
 
 
 def sample_gradients(trainer: Trainer, at: Rows, x: Tensor, y: Tensor, clip: float | None) -> Tensor:
@@ -139,6 +141,4 @@ def sample_gradients(trainer: Trainer, at: Rows, x: Tensor, y: Tensor, clip: flo
 
     gradients: Tensor = vmap(grad(loss), (None, 0, 0), randomness="different")(at.params[0], x, y)
     gradients = torch.where(gradients.isfinite().all(1, keepdim=True), gradients, 0.0)
-    if clip is None:
-        return gradients
-    return gradients * (clip / gradients.norm(dim=1, keepdim=True)).clamp(max=1)
+    return gradients if clip is None else gradients * (clip / gradients.norm(dim=1, keepdim=True)).clamp(max=1)

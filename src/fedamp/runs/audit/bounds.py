@@ -1,14 +1,14 @@
 """What right guesses say about epsilon: lower bounds from one run with many canaries.
 
-Each of m canaries is in the training samples or not, by a fair coin of its own. Whoever saw what left the client guesses
-r of the coins, and v guesses are right. If a promise makes so many right guesses too unlikely, it was not kept.
+Each of m canaries is in the training samples or not, by a fair coin of its own. Whoever saw what left the client
+guesses r of the coins, and v guesses are right. If a promise makes so many right guesses too unlikely, it was not kept.
 
 Two promises can be tested. `epsilon_bound` is about (epsilon, delta) alone and assumes nothing else. `is_broken` is
 about a whole trade-off curve, all that an account knows of a mechanism, and needs far fewer canaries. Both allow that a
 mechanism betrays all canaries at once, if rarely; whoever repeats the run can tell: `is_broken_on_average`.
 
-Sources: Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023, Theorem 5.2 and Appendix D;
-Mahloujifar, Melis, Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025.
+Sources: Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023, Appendix D; Mahloujifar,
+Melis, Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
-from scipy.stats import binom
+from scipy.special import expit  # type: ignore[import-untyped]
+from scipy.stats import binom  # type: ignore[import-untyped]
 
 LARGEST = 60.0
 """No epsilon above it is looked for: not even all of 10^20 right guesses would show it."""
@@ -135,7 +135,7 @@ def is_broken_on_average(shares: Sequence[float], curve: Curve, mistake: float) 
 
 
 def area(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> float:
-    """Return the area under the curve of an attack: how often a canary that is in scores higher than one that is out."""
+    """Return the area under an attack's curve: how often a canary that is in scores higher than one that is out."""
     if not len(inside) or not len(outside):
         return math.nan
     ordered = np.sort(outside)

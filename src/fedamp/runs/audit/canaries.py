@@ -34,8 +34,8 @@ def make_canaries(material: Material, count: int, seed: int) -> Canaries:
     """Return canaries that look like nobody's sample, and a fair coin for each.
 
     Each input is the lowest or the highest value that the pool has there, at random, so that on average it is the
-    pool's mean: inputs of two canaries are then long and have next to nothing in common. Labels are random classes; in a
-    regression they are far above or far below the mean.
+    pool's mean: inputs of two canaries are then long and have next to nothing in common. Labels are random classes; in
+    a regression they are far above or far below the mean.
     """
     checks.count("canaries", count, least=2)
     pool, stream = material.clients, seeds.generator(seed, "canaries")
@@ -47,7 +47,7 @@ def make_canaries(material: Material, count: int, seed: int) -> Canaries:
         y = pool.y.double().cpu()
         targets = y.mean().item() + FAR * y.std().item() * stream.choice([-1.0, 1.0], count)
     else:
-        targets = stream.integers(0, material.num_outputs, count)
+        targets = stream.integers(0, material.num_outputs, count).astype(np.float64)
     return Canaries(
         torch.from_numpy(drawn).reshape(count, *pool.x.shape[1:]).to(pool.x),
         torch.from_numpy(targets).to(pool.y),
