@@ -118,8 +118,8 @@ class _Counting:
         return _few(self.real.norm())
 
     def noise(self, of: str = "") -> Tensor:
-        """Return no noise."""
-        return torch.zeros((len(self.spent), 1), dtype=torch.float64)
+        """Return a little noise where samples are protected: a method may ask whether there is any."""
+        return torch.full((len(self.spent), 1), 1e-9 if self.protects else 0.0, dtype=torch.float64)
 
     def loss(self, rows: Rows) -> Tensor:
         """Count the minibatches that a loss takes, and return one."""
