@@ -5,6 +5,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from prv_accountant import PRVAccountant
+from prv_accountant.privacy_random_variables import PoissonSubsampledGaussianMechanism
 
 from fedamp.errors import UserError
 from fedamp.privacy import account
@@ -54,25 +56,26 @@ def test_one_step_by_the_integral_that_defines_it(rate, noise, epsilon):
     assert exact - 1e-9 <= found <= exact * 1.02 + 1e-6
 
 
-@pytest.mark.filterwarnings("ignore:Optimal order")  # of RDP's bound, which is then only less tight
+def second_opinion(about, *kinds):
+    """Return epsilon, which is `about` so much, by the PRV accountant of Microsoft's library (Gopi et al., NeurIPS 2021)."""
+    prvs = [PoissonSubsampledGaussianMechanism(rate, noise) for rate, noise, _ in kinds]
+    counts = [count for _, _, count in kinds]
+    found = PRVAccountant(
+        prvs, max_self_compositions=counts, eps_error=min(0.01, about / 500), delta_error=DELTA / 1000
+    )
+    return found.compute_epsilon(DELTA, num_self_compositions=counts)[1]
+
+
 @pytest.mark.parametrize(("rate", "noise", "count"), GRID)
-def test_as_opacus_says(rate, noise, count):
-    """Within 1 % of its PRV accountant (Gopi et al., NeurIPS 2021), and not above its RDP bound."""
-    accountants = pytest.importorskip("opacus.accountants")
-    prv, rdp = accountants.PRVAccountant(), accountants.RDPAccountant()
-    prv.history = rdp.history = [(noise, rate, count)]
+def test_as_another_library_says(rate, noise, count):
     mine = account.epsilon(steps((rate, noise, count)), DELTA)
-    theirs = prv.get_epsilon(DELTA, eps_error=min(0.01, mine / 500))
-    assert mine == pytest.approx(theirs, rel=0.01)
-    assert mine <= rdp.get_epsilon(DELTA)
+    assert mine == pytest.approx(second_opinion(mine, (rate, noise, count)), rel=0.01)
 
 
-def test_several_kinds_of_steps_as_opacus_says():
-    accountants = pytest.importorskip("opacus.accountants")
-    prv = accountants.PRVAccountant()
+def test_several_kinds_of_steps_as_another_library_says():
     kinds = [(0.1, 2.0, 200), (0.2, 2.0, 10), (0.1, 2.0 / math.sqrt(5), 30)]
-    prv.history = [(noise, rate, count) for rate, noise, count in kinds]
-    assert account.epsilon(steps(*kinds), DELTA) == pytest.approx(prv.get_epsilon(DELTA, eps_error=0.01), rel=0.01)
+    mine = account.epsilon(steps(*kinds), DELTA)
+    assert mine == pytest.approx(second_opinion(mine, *kinds), rel=0.01)
 
 
 def test_it_grows_with_steps_and_rate_and_falls_with_noise_and_delta():

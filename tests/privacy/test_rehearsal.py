@@ -92,7 +92,7 @@ BY_HAND = {
     "ditto": {(Q, 1.0): 3 * 2 * STEPS},  # two passes, each with its own minibatches
     "fedrep": {(Q, 1.0): 3 * 2 * 4},  # one epoch for the head, one for the body
     "per-fedavg": {(Q, 1.0): 3 * (STEPS + 4)},  # halves of a minibatch; an epoch of adaptation
-    "autoamp": {(HALF, 1.0): 2 * 2 * 2, (Q, 1.0): 1 * STEPS + 4},  # two probes, a round, and one loss
+    "autoamp": {(HALF, 1.0): 2 * 2 * 2, (Q, 1.0): 1 * STEPS},  # two probes and a round; a loss is not asked for
     "ifca": {(Q, 1.0): 3 * (STEPS + 4 * 4)},  # the losses of four models
     "fedfomo": {(HELD, 1.0): 3 * 6, (KEPT, 1.0): 3 * 2 * 4},  # six losses on 8 samples; 32 to train on
     # The weights on 80 %: one pass in the first round, 11 when models differ for the first time, and one again.
