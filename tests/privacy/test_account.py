@@ -57,7 +57,7 @@ def test_one_step_by_the_integral_that_defines_it(rate, noise, epsilon):
 
 
 def second_opinion(about, *kinds):
-    """Return epsilon, which is `about` so much, by the PRV accountant of Microsoft's library (Gopi et al., NeurIPS 2021)."""
+    """Return epsilon, which is `about` so much, by Microsoft's PRV accountant (Gopi et al., NeurIPS 2021)."""
     prvs = [PoissonSubsampledGaussianMechanism(rate, noise) for rate, noise, _ in kinds]
     counts = [count for _, _, count in kinds]
     found = PRVAccountant(
