@@ -74,6 +74,49 @@ MUTANTS = (
         "",
         "tests/federation/test_take_home_federation.py -k gone",
     ),
+    # the audit
+    Mutant(
+        "runs/audit/bounds.py",
+        "2 * guesses.canaries * delta * alpha",
+        "delta * alpha",
+        "tests/runs/audit/test_bounds.py -k papers",
+    ),
+    Mutant(
+        "runs/audit/bounds.py",
+        "right, wrong = right + i / (r - i) * (needed - wrong), needed",
+        "right, wrong = right + (needed - wrong), needed",
+        "tests/runs/audit/test_bounds.py -k linear_program",
+    ),
+    Mutant(
+        "runs/audit/bounds.py",
+        "math.prod(share / high for share in shares)",
+        "math.prod(share / 0.5 for share in shares)",
+        "tests/runs/audit/test_bounds.py -k averages",
+    ),
+    Mutant(
+        "runs/audit/attack.py",
+        "found / (values + ratios[unlikely.argmin()])",
+        "found / ratios[unlikely.argmin()]",
+        "tests/runs/audit/test_audit.py -k ridge",
+    ),
+    Mutant(
+        "runs/audit/attack.py",
+        "gradients -= (gradients @ basis.T) @ basis",
+        "gradients = gradients * basis.any()",
+        "tests/runs/audit/test_audit.py -k 'honest_clients_pass and scaffold'",
+    ),
+    Mutant(
+        "runs/audit/finding.py",
+        "self.bound > self.claimed",
+        "self.bound > 2 * self.claimed",
+        "tests/runs/audit/test_audit.py -k 'off_is_caught or without_a_promise'",
+    ),
+    Mutant(
+        "runs/audit/verdict.py",
+        "account.scaled(spent, high)",
+        "account.scaled(spent, 1.0)",
+        "tests/runs/audit/test_audit.py -k 'honest_clients_pass and fedavg'",
+    ),
     # what a result belongs to
     Mutant(
         "records/inputs.py",

@@ -14,7 +14,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
-from torch import Tensor
 from typer.testing import CliRunner
 
 from fedamp.cli.main import app
@@ -32,7 +31,7 @@ from fedamp.runs.audit.canaries import make_canaries, with_canaries
 from fedamp.runs.audit.verdict import curve_of
 from fedamp.runs.material import Material, given_material
 from fedamp.training.private import noise
-from fedamp.training.private import sample_gradients as private_gradients
+from fedamp.training.private.sample_gradients import SampleGradients
 
 ROUNDS = 10
 CLEAR = math.sqrt(ROUNDS)  # noise with which all rounds, on all samples, come to Gaussian privacy of mu = 1
@@ -183,12 +182,10 @@ def test_noise_that_is_halved_is_caught(protected: Callable[[float], None], monk
 
 
 def test_clip_that_is_ignored_is_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch):
-    def as_they_are(gradients: Tensor, present: Tensor, clip: float) -> Tensor:
-        return gradients * present[..., None]
-
+    clipped_sum = SampleGradients.clipped_sum
     protected(FAINT)
     assert not found(FAINT).broken
-    monkeypatch.setattr(private_gradients, "clipped", as_they_are)
+    monkeypatch.setattr(SampleGradients, "clipped_sum", lambda self, clip, *rest: clipped_sum(self, 1e9, *rest))
     assert found(FAINT).broken
 
 

@@ -104,7 +104,7 @@ def gaussian_bound(
     """Return a lower bound of epsilon for steps like these, of the same rates, whose noise is not what was claimed.
 
     It is the epsilon of steps with s times the claimed noise, for the largest s that is not refuted: neither by one of
-    the `tries`, nor by the `shares` of right guesses of all coins in several runs. Each test has its share of `mistake`.
+    the `tries`, nor by the `shares` of right guesses of all coins in several runs. Each test has its part of `mistake`.
     """
     if not spent:
         return 0.0
