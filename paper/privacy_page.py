@@ -132,6 +132,8 @@ def draw() -> None:
     import matplotlib.pyplot as plt
 
     names = [name for name in privacy.NAMES if lasts(name, "separate", None)]
+    if not names:
+        return
     figure, axes = plt.subplots(1, len(names), figsize=(5.5 * len(names), 3.8), layout="constrained", squeeze=False)
     places = range(len(privacy.EPSILONS))
     for axis, name in zip(axes[0], names, strict=True):
