@@ -454,7 +454,7 @@ MUTANTS = (
     # AutoAMP
     Mutant(
         "methods/attention/bias_variance.py",
-        "heard = ~opposed(a, b, start)",
+        "heard = ~opposed(a, b, start, 1 - private / 4 / noise)",
         "heard = torch.ones_like(signal, dtype=torch.bool)",
         "tests/methods/test_autoamp.py -k opposed",
     ),

@@ -235,6 +235,9 @@ def test_an_error_in_a_silo_is_told_in_a_word_and_no_more(tmp_path):
     assert all(isinstance(reply, Message) and not reply.has_error() for reply in replies)
 
 
+NOISE = ("noise.params", "noise.buffers")  # how much of it privacy has put into the model: one number
+
+
 def test_what_leaves_a_silo_is_written_down(tmp_path):
     data = write_silos(tmp_path / "data")
     seen = set()
@@ -246,7 +249,7 @@ def test_what_leaves_a_silo_is_written_down(tmp_path):
         return reply
 
     Local(tmp_path, plan_of(data, rounds=2, validation=0.2), data, tamper=look).serve()
-    assert seen - set(metric_names("accuracy")) == {"arrays", "metrics", "w.params", "w.buffers"}
+    assert seen - set(metric_names("accuracy")) == {"arrays", "metrics", "w.params", "w.buffers", *NOISE}
 
 
 def test_a_failing_round_is_told_once_and_the_pause_grows(tmp_path, monkeypatch):
