@@ -7,7 +7,7 @@ import pytest
 
 from fedamp.federation.silo import app, connect
 from fedamp.federation.silo.ledger import PUBLIC, Ledger
-from fedamp.federation.silo.round import UnwillingError
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.records.reading import read_lines
 from federation.inprocess import Local, plan_of, write_silos
 from federation.provisioned import NAMES

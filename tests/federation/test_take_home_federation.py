@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedamp.federation.silo.round import UnwillingError, open_silo
+from fedamp.federation.silo.round import open_silo
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.methods import METHODS
 from fedamp.records.take_home import ENTRIES
 from fedamp.runs.loop import play

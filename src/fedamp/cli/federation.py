@@ -13,7 +13,7 @@ from fedamp.cli.run import Config
 from fedamp.cli.terminal import needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.config.reply_limits import Rules
-from fedamp.config.run_config import FAULTS, MACHINE, RunConfig
+from fedamp.config.run_config import FAULTS, MACHINE, PRIVACY, RunConfig
 from fedamp.errors import UserError
 
 Flag = typer.Option
@@ -47,7 +47,7 @@ COUNTS = ("samples", "strikes", "reason")
 
 FederationFlags = takes_fields(
     {
-        RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE)),
+        RunConfig: config_fields(FROM_THE_SILOS, leave_out_groups=(FAULTS, MACHINE, PRIVACY)),
         Rules: ("reply_timeout", "late_after", "min_silos", "move_factor", "norm_factor", "strikes"),
     }
 )

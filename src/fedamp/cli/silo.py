@@ -11,7 +11,9 @@ from rich.text import Text
 from fedamp.cli.predict import Encoding, Force, Id, NewRows, Out, write_predictions
 from fedamp.cli.terminal import fail, in_words, needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
+from fedamp.config import RunConfig
 from fedamp.config.metrics import info
+from fedamp.config.run_config import PRIVACY
 from fedamp.errors import UserError
 
 Flag = typer.Option
@@ -71,15 +73,62 @@ def silo_up(
         int | None,
         Flag(min=1, help="Most rounds that this silo trains, by its own count (run/ledger.json); by default any."),
     ] = None,
+    dp_epsilon: Annotated[
+        float | None,
+        Flag(
+            help="Protect single samples (differential privacy): the most that all rounds together may spend, by the "
+            "silo's own ledger (run/privacy.json). Then it trains no more.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    dp_delta: Annotated[
+        float | None,
+        Flag(
+            help=f"The delta beside --dp-epsilon, well below 1 / samples; by default {RunConfig.dp_delta:g}.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    dp_clip: Annotated[
+        float | None,
+        Flag(
+            help=f"The longest that the gradient of one sample may be; by default {RunConfig.dp_clip:g}.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    dp_noise: Annotated[
+        float | None,
+        Flag(help="Noise, in units of --dp-clip, instead of what suits the planned rounds.", rich_help_panel=PRIVACY),
+    ] = None,
+    dp_rounds: Annotated[
+        int | None, Flag(help="Rounds to plan the noise for; by default the plan's.", rich_help_panel=PRIVACY)
+    ] = None,
+    dp_spent: Annotated[
+        str | None,
+        Flag(
+            help="Epsilon (or EPSILON,DELTA) that these samples have spent before: to begin a ledger, once; 0 if they "
+            "were never used.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    unprotected: Annotated[
+        bool,
+        Flag(
+            "--unprotected",
+            help="Give up for good what the ledger promises: from now on replies leave unprotected.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False,
 ) -> None:
     """Take part in the federation until Ctrl-C."""
     needs_extra()
     from fedamp.federation.silo import checkup, connect, server_seen
+    from fedamp.federation.silo.protection import Wishes
 
+    wishes = Wishes(dp_epsilon, dp_delta, dp_clip, dp_noise, dp_rounds, dp_spent, unprotected)
     silo_config = checkup.check_quickly(bundle, data)
     for text in server_seen.endings(silo_config.server, bundle / "ca.crt"):
         warn(text)
-    connect.up(silo_config, bundle, data, say, alone, max_rounds)
+    connect.up(silo_config, bundle, data, say, alone, max_rounds, wishes)
 
 
 @silo_app.command("models")
@@ -141,6 +190,19 @@ def silo_status(bundle: Bundle, as_json: AsJson = False) -> None:
     if as_json:
         return say(json.dumps(found, allow_nan=False))
     for line in in_words(found):
+        say(line)
+
+
+@silo_app.command("privacy")
+def silo_privacy(bundle: Bundle, as_json: AsJson = False) -> None:
+    """Print the silo's privacy account: what is promised, spent by which round, left, and what is not covered."""
+    from fedamp.federation.silo import privacy_words
+    from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+
+    account = PrivacyLedger(bundle / "run").read()
+    if as_json:
+        return say(json.dumps(None if account is None else privacy_words.in_numbers(account), allow_nan=False))
+    for line in [privacy_words.NOTHING_PROMISED] if account is None else privacy_words.in_words(account):
         say(line)
 
 

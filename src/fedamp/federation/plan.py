@@ -56,6 +56,11 @@ class Plan:
     schema: Schema
 
     def __post_init__(self) -> None:
+        if self.config.private:
+            raise UserError(
+                "dp_epsilon and dp_noise are no part of a federation's plan: each silo promises for itself, with "
+                "fedamp silo up --dp-epsilon"
+            )
         if self.hands_out_models and not self.config.share_models:
             raise UserError(
                 f"method {self.config.method.name!r} can hand each silo other silos' models as they are, and the plan "

@@ -29,7 +29,10 @@ from fedamp.federation.processes import rotation
 from fedamp.federation.silo import diary
 from fedamp.federation.silo.alone import against_alone, begins_late
 from fedamp.federation.silo.ledger import Ledger
-from fedamp.federation.silo.round import Silo, UnwillingError, open_silo
+from fedamp.federation.silo.privacy_ledger import EXPOSED, PrivacyLedger
+from fedamp.federation.silo.privacy_words import spent_text
+from fedamp.federation.silo.round import Silo, open_silo
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire.encoding import RefusedError, decode, encode
 from fedamp.rows import Message as Received
 
@@ -47,15 +50,29 @@ class House:
     folder: Path  # for memory, models and log
     alone: bool = False  # whether it also trains a model alone
     max_rounds: int | None = None  # that it trains, by its own ledger
+    private: bool = False  # whether it protects its samples, as its privacy ledger says
 
     def open(self, theirs: Any) -> Silo:
-        """Return the silo, ready to train."""
-        return open_silo(self.config, self.data, self.folder, theirs, self.alone)
+        """Return the silo, ready to train; one that has promised to protect its samples does so or stays closed."""
+        if not self.private and self.privacy.path.exists() and self.privacy.account().unprotected is None:
+            raise UnwillingError(EXPOSED, f"{self.privacy.path} promises privacy, and `silo up` was not told to keep it")
+        return open_silo(self.config, self.data, self.folder, theirs, self.alone, self.private)
 
     @property
     def ledger(self) -> Ledger:
         """The rounds that it has trained."""
         return Ledger(self.folder, self.max_rounds)
+
+    @property
+    def privacy(self) -> PrivacyLedger:
+        """What it has promised about its samples, and spent of it."""
+        return PrivacyLedger(self.folder)
+
+    def check(self, accepted: int = 0) -> None:
+        """Raise if it does not allow itself another round; the server has taken its reply of round `accepted`."""
+        self.ledger.check()
+        if self.private:
+            self.privacy.check(accepted)
 
     def log_once(self, text: str) -> None:
         """Write a line, unless it is the last one: a silo may be asked several times a second."""
@@ -73,10 +90,10 @@ class House:
 def house_of(context: Context) -> House:
     """Return the house whose paths `fedamp silo up` wrote down."""
     bundle = Path(str(context.node_config["bundle"]))
-    alone = bool(context.node_config.get("alone", False))
+    alone, private = (bool(context.node_config.get(name, False)) for name in ("alone", "private"))
     most = context.node_config.get("max-rounds")
     data = Path(str(context.node_config["data"]))
-    return House(read_silo_config(bundle), data, bundle / RUN, alone, None if most is None else int(str(most)))
+    return House(read_silo_config(bundle), data, bundle / RUN, alone, None if most is None else int(str(most)), private)
 
 
 def make_client_app(house: Callable[[Context], House] = house_of) -> ClientApp:
@@ -144,7 +161,7 @@ def _query(silo: Silo, house: House, message: Message) -> RecordDict:
         _take(silo, house, message)
         house.log(f"what the silos' held-out samples chose for all is {silo.models / 'chosen.safetensors'}")
         return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
-    house.ledger.check()
+    house.check()
     house.log(f"first contact with the federation {silo.config.plan.name!r}: {silo.samples} training samples")
     return RecordDict({"metrics": MetricRecord({"num-examples": silo.samples})})
 
@@ -161,7 +178,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     anew = bool(config.get("anew", False))
     silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
     _take(silo, house, message)
-    house.ledger.check()
+    house.check(accepted)
     received = decode(arrays, silo.templates()[0])
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
@@ -170,6 +187,7 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     reply, metrics = silo.play(k, accepted, received, anew)
     trained = house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
+    _log_privacy(silo, house, k)
     _log_alone(silo, house, k, received)
     if trained == house.max_rounds:
         house.log(f"round {k}: this was the last of the {trained} rounds that --max-rounds allows; it trains no more")
@@ -204,6 +222,12 @@ def _log_anew(silo: Silo, house: House, accepted: int, anew: bool) -> None:
         house.log(f"{gone}{silo.memory.listed()}; readmitted, this silo begins anew: {method.anew}")
     elif anew and not accepted:
         house.log(f"the server lets its silos begin anew: {method.anew}")
+
+
+def _log_privacy(silo: Silo, house: House, k: int) -> None:
+    """Say at home what has been spent, if the silo protects its samples."""
+    if silo.privacy is not None:
+        house.log(f"round {k}: {spent_text(silo.privacy.account())}")
 
 
 def _log_alone(silo: Silo, house: House, k: int, received: Received) -> None:

@@ -20,6 +20,8 @@ from fedamp.federation.plan import PROTOCOL, SiloConfig, disagreement
 from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.silo import own_key
 from fedamp.federation.silo.bundle_code import use_code
+from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_words import NOTHING_PROMISED, summary
 
 FILES = (SILO, SCHEMA, "ca.crt")
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
@@ -46,6 +48,7 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     yield _try("key", lambda: own_key.check(bundle, silo_config.name))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("version", lambda: _version(silo_config, bundle))
+    yield _try("privacy", lambda: _privacy(bundle))
     readable = _try("data", lambda: _data(silo_config, data))
     yield readable
     if not readable.fault:
@@ -123,6 +126,11 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
     choose = f", {len(validation[0])} to choose by" if validation else ""
     text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} to test{choose}"
     return "; ".join([text, *(f"warning: {line}" for line in silo.setup.warnings)])
+
+
+def _privacy(bundle: Path) -> str:
+    account = PrivacyLedger(bundle / "run").read()
+    return NOTHING_PROMISED if account is None else summary(account)
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:

@@ -17,7 +17,8 @@ from pathlib import Path
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
-from fedamp.federation.silo import diary
+from fedamp.federation.silo import diary, protection
+from fedamp.federation.silo.protection import NO_WISHES, Wishes
 
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 TICK, PATIENCE = 0.5, 20.0
@@ -27,7 +28,9 @@ NODE, LOG = "node.toml", "node.log"  # what `node` is told, and its output
 Say = Callable[[str], None]
 
 
-def command_of(bundle: Path, data: Path, alone: bool = False, max_rounds: int | None = None) -> list[str]:
+def command_of(
+    bundle: Path, data: Path, alone: bool = False, max_rounds: int | None = None, private: bool = False
+) -> list[str]:
     """Return the command that connects a silo; write down for its app where bundle and data are, and what it does."""
     node = bundle / "run" / NODE
     node.parent.mkdir(mode=0o700, exist_ok=True)
@@ -35,18 +38,29 @@ def command_of(bundle: Path, data: Path, alone: bool = False, max_rounds: int | 
     texts = (json.dumps(str(path), ensure_ascii=False) for path in (bundle, data))
     beside = "alone = true\n" if alone else ""
     beside += f"max-rounds = {max_rounds}\n" if max_rounds is not None else ""
+    beside += "private = true\n" if private else ""
     node.write_text("bundle = {}\ndata = {}\n".format(*texts) + beside, encoding="utf-8")
     return [sys.executable, "-m", "fedamp.federation.silo.node", str(bundle)]
 
 
 def up(
-    silo_config: SiloConfig, bundle: Path, data: Path, say: Say, alone: bool = False, max_rounds: int | None = None
+    silo_config: SiloConfig,
+    bundle: Path,
+    data: Path,
+    say: Say,
+    alone: bool = False,
+    max_rounds: int | None = None,
+    wishes: Wishes = NO_WISHES,
 ) -> None:
-    """Take part until Ctrl-C; whenever the process that does so ends, it is started again."""
+    """Take part until Ctrl-C; whenever the process that does so ends, it is started again.
+
+    What the operator wishes about privacy is settled once, here: later starts only keep what the ledger says.
+    """
     bundle, data = bundle.absolute(), data.absolute()
     run = bundle / "run"
     run.mkdir(mode=0o700, exist_ok=True)
     with launch.ending_in_order(), locks.only_one(run / "up.lock", f"silo {silo_config.name} of {bundle}"):
+        private = protection.settle(silo_config, run, data, wishes, say)
         follower = logs.Follower(run / "log.txt")
         log = logs.begin_log(run / LOG)
         env = launch.environment(run / "flwr", bundle / "code")
@@ -55,7 +69,7 @@ def up(
         pause = PAUSE
         while True:
             flower = logs.Follower(log)
-            with launch.running(command_of(bundle, data, alone, max_rounds), env, log) as process:
+            with launch.running(command_of(bundle, data, alone, max_rounds, private), env, log) as process:
                 seen, connected = _follow(process, flower, follower, say, run)
             pause = PAUSE if connected else pause
             say(f"the connection ended ({_reason(seen) or f'see {log}'}); trying again in {pause:.0f} s")

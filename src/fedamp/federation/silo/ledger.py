@@ -9,7 +9,7 @@ import fcntl
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedamp.federation.silo.round import UnwillingError
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.files import read_json, write_json
 
 LEDGER = "ledger.json"

@@ -73,6 +73,8 @@ def in_words(found: Mapping[str, Any]) -> list[str]:
     for model in found["models"]:
         scores = f"test {score_text(model['test'], found['metric'])}, round {model['round']}"
         lines.append(f"{WORDS.get(model['name'], model['name'])}: {scores}, {model['file']}")
+    if found["privacy"] is not None:
+        lines.append(f"privacy: {found['privacy']['words']}; all of it: fedamp silo privacy BUNDLE")
     if found["refusals"]:
         last = found["refusals"][-1]
         lines.append(f"last refusal, {last['time']}: {last['reason']}")
@@ -88,6 +90,8 @@ def _terms(found: Mapping[str, Any]) -> dict[str, str]:
         **{names[on]: str(number) for on, number in found["samples"].items() if on in names},
         "local training": "" if training is None else f"{training:.1f} s, median of the last rounds",
         "method": found["method"],
+        "privacy": "" if found["privacy"] is None else found["privacy"]["words"],
+        "privacy does not cover": "" if found["privacy"] is None else "; ".join(found["privacy"]["not_covered"]),
     }
     return {term: value for term, value in terms.items() if value}
 

@@ -17,6 +17,8 @@ from fedamp.federation.moments import seconds_of
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import locks
 from fedamp.federation.silo import diary
+from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_words import in_numbers, spent_text
 from fedamp.files import read_json
 
 RECENT = 5
@@ -57,8 +59,20 @@ def overview(bundle: Path) -> dict[str, Any]:
         "scores": _scores(lines),
         "models_folder": str((run / "models").absolute()),
         "models": models(run / "models"),
+        "privacy": _privacy(run),
         "refused": refusals[-1]["number"] if refusals else 0,
         "refusals": refusals,
+    }
+
+
+def _privacy(run: Path) -> dict[str, Any] | None:
+    """Return what is promised about samples, spent and left, without the rounds; None if nothing is promised."""
+    account = PrivacyLedger(run).read()
+    if account is None:
+        return None
+    numbers = in_numbers(account)
+    return {name: value for name, value in numbers.items() if name not in ("rounds", "events")} | {
+        "words": spent_text(account)
     }
 
 

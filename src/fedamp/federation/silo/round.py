@@ -1,27 +1,31 @@
 """A silo's half: its own data, its own memory, and one round at a time. It knows nothing of Flower.
 
 What leaves the silo is what `Silo.play` and `Silo.look` return: the method's reply, the sample count, and the metrics
-that `metric_names` lists. Nothing else does: a model that is trained alone stays at home, and so do its scores.
+that `metric_names` lists. Nothing else does: a model that is trained alone stays at home, and so do its scores. A silo
+that protects its samples (`privacy`) sends no metric that is computed from them: all scores and losses stay at home.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo import alone, diary, kept_models
 from fedamp.federation.silo.kept_setup import DataError, kept_setup
 from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
+from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire import reply_form
-from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, metric_names
+from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, NOT_PROTECTED, metric_names
 from fedamp.federation.wire.messages import LOST_MEMORY, OLDER_SERVER
 from fedamp.files import read_json, write_json, write_whole
+from fedamp.privacy.promise import Privacy
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN, ENTRIES, HeldOut
 from fedamp.rows import Message, Rows, State
@@ -31,17 +35,7 @@ from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import Setup
 from fedamp.training.evaluate import evaluate
 from fedamp.training.torch_switches import use_threads
-
-
-class UnwillingError(UserError):
-    """This silo can't take part. `public` is the phrase that the server gets; the text itself stays in the silo.
-
-    `newest` goes with it if the server's messages are older than one that was acted on.
-    """
-
-    def __init__(self, public: str, private: str, newest: int | None = None) -> None:
-        super().__init__(private)
-        self.public, self.newest = public, newest
+from fedamp.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,7 @@ class Silo:
     memory: Memory
     models: Path  # where the silo's models are put for its own use
     rows: KnownRows  # what the silo had to learn from so far
+    privacy: PrivacyLedger | None = None  # by which its samples are protected; None: they are not
 
     @property
     def samples(self) -> int:
@@ -74,8 +69,12 @@ class Silo:
         self.memory.note(life, serial)
 
     def play(self, k: int, accepted: int, message: Message, anew: bool = False) -> tuple[Message, dict[str, float]]:
-        """Train for round k from the state that the server accepted last; return the reply and the metrics."""
-        method, trainer, clients = self.setup.method, self.setup.trainer, self.setup.clients
+        """Train for round k from the state that the server accepted last; return the reply and the metrics.
+
+        What it costs in privacy is written down before anything of the round is kept: a state that is kept could be
+        what the next reply is made of, though this one never left.
+        """
+        method, trainer, clients = self.setup.method, self._trainer(), self.setup.clients
         message, forgot = self.here(message), {"forgot": 1.0} if self.forgot(accepted) else {}
         state = self.state(accepted, message, anew)
         with use_threads(self.setup.choice.threads):
@@ -84,6 +83,8 @@ class Silo:
             local = trainer.local(clients, k)
             state, reply = method.client_update(state, message, local)
             seconds = time.perf_counter() - clock
+            if self.privacy is not None:
+                self.privacy.spend(k, local.spent[0])
             models = self._models(state, message)
             scores |= self._scores("", models)
         losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
@@ -113,6 +114,17 @@ class Silo:
         diary.note_round(self.models.parent, k + 1, metric, {**self._counts(), **received}, ended=True)
         return self._leaving({**self._counts(), **scores})
 
+    def _trainer(self) -> Trainer:
+        """Return what a round is trained with; a private one draws minibatches and noise that nobody can foresee.
+
+        Never from the plan's seed, which the server knows: it could draw the same noise, and subtract it.
+        """
+        if self.privacy is None:
+            return self.setup.trainer
+        promise = self.privacy.account().promise
+        noise = {self.config.number: promise.noise}
+        return self.setup.trainer.changed(privacy=Privacy(promise.clip, noise, secret=secrets.randbits(128)))
+
     def _keep_best(self, k: int, scores: Mapping[str, float]) -> None:
         """Keep the model that does best on the silo's own validation samples; those for testing never choose."""
         if held_out := self.setup.clients.validation:
@@ -121,7 +133,7 @@ class Silo:
 
     def _leaving(self, metrics: dict[str, float]) -> dict[str, float]:
         """Return the metrics that the server may know."""
-        allowed = metric_names(self.setup.trainer.task.metric)
+        allowed = NOT_PROTECTED if self.privacy is not None else metric_names(self.setup.trainer.task.metric)
         return {name: value for name, value in metrics.items() if name in allowed}
 
     def take(self, choice: Mapping[str, Any]) -> None:
@@ -234,10 +246,12 @@ def open_silo(
     folder: Path,
     theirs: Mapping[str, Any] | None = None,
     trains_alone: bool = False,
+    private: bool = False,
 ) -> Silo:
     """Return the silo of a bundle with its own data; `theirs` is the server's side of the agreement, if it is known.
 
-    Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later.
+    Whether it also trains a model alone is the silo's own affair: what leaves it is the same, only later. One that is
+    `private` protects its samples, as its privacy ledger says.
     """
     here = silo_config.plan.told()
     if difference := disagreement(silo_config.plan.agreed(), here):
@@ -252,4 +266,5 @@ def open_silo(
         setup = kept_setup(silo_config, data, trains_alone)
     except DataError as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
-    return Silo(silo_config, setup, Memory(folder / "memory"), folder / "models", KnownRows(folder / FILE))
+    ledger = PrivacyLedger(folder) if private else None
+    return Silo(silo_config, setup, Memory(folder / "memory"), folder / "models", KnownRows(folder / FILE), ledger)

@@ -4,6 +4,8 @@ from fedamp.records.take_home import ENTRIES
 
 DATA_CHANGED = "data-changed"
 """The round in which a silo's data was last found changed; not sent by a silo whose data has not."""
+NOT_PROTECTED = ("num-examples", "train-seconds", "forgot")
+"""All that a silo sends besides its reply if it protects its samples: what its promise names as not covered."""
 LOSSES = ("train-loss", "train-loss-w", "train-loss-v")
 
 

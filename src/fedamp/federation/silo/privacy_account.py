@@ -1,0 +1,142 @@
+"""What a silo has promised about its samples, and what was spent of it: the content of run/privacy.json.
+
+Spent is epsilon0 + epsilon(events) at delta0 + delta: what the operator stated as spent before, and the events of all
+rounds that may have left since (basic composition: Dwork and Roth, 2014, theorem 3.16).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from fedamp.privacy.events import Event, Spending
+
+@dataclass(frozen=True)
+class Promise:
+    """What the samples are promised, and how it is kept."""
+
+    limit: float | None  # epsilon: the most that may be spent, with what was spent before; None: it is only counted
+    delta: float  # of the events; what was spent before has its own beside it
+    clip: float  # C: the longest that the gradient of one sample may be
+    noise: float  # z: the noise's standard deviation is z C
+    rounds: int | None = None  # that the noise was found for; None: it was given
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the operator stated as spent by these samples before this account began."""
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class SpentRound:
+    """A round that may have left the silo; one that is played again is another."""
+
+    round: int
+    time: str
+    spending: Spending
+    epsilon: float | None  # of all so far, this one included; None: there was nobody to compute it
+
+
+@dataclass(frozen=True)
+class Account:
+    """The promise, what was spent before, and every round since."""
+
+    promise: Promise
+    before: Before = Before()
+    expected: Spending = field(default_factory=Counter)  # of a round, by rehearsal
+    rounds: tuple[SpentRound, ...] = ()
+    changes: tuple[Mapping[str, str], ...] = ()  # what the operator changed, and when
+    spent: float | None = 0.0  # epsilon when this was written; None: there was nobody to compute it
+    unprotected: str | None = None  # since when replies have left without any protection, by the operator's consent
+
+    @property
+    def spending(self) -> Spending:
+        """The events of all rounds."""
+        total: Spending = Counter()
+        for each in self.rounds:
+            total.update(each.spending)
+        return total
+
+    @property
+    def next_round(self) -> Spending:
+        """What a round is going to cost: what the last one did, or the rehearsal said."""
+        return self.rounds[-1].spending if self.rounds else self.expected
+
+    @property
+    def delta(self) -> float:
+        """The delta of all that is spent."""
+        return self.before.delta + self.promise.delta
+
+    def epsilon(self, more: Spending | None = None) -> float:
+        """Return the epsilon that is spent at `delta`, and `more` on top of it."""
+        spending = self.spending
+        spending.update(more or {})
+        if not spending:
+            return self.before.epsilon
+        from fedamp.privacy.account import epsilon
+
+        return self.before.epsilon + epsilon(spending, self.promise.delta)
+
+    def epsilon_if_known(self, more: Spending | None = None) -> float | None:
+        """Return the same, or None if the library that computes it is not installed."""
+        from fedamp.privacy.account import available
+
+        return self.epsilon(more) if available() else None
+
+    def with_promise(self, promise: Promise, when: str) -> Account:
+        """Return the account with another promise; what differs is noted. Nothing that was spent changes."""
+        old, new = asdict(self.promise), asdict(promise)
+        changed = [f"{name} {_shown(old[name])} -> {_shown(new[name])}" for name in new if new[name] != old[name]]
+        return self.noting(when, ", ".join(changed), promise=promise) if changed else self
+
+    def noting(self, when: str, what: str, **changes: Any) -> Account:
+        """Return the account with these changes, and a line about them."""
+        return replace(self, **changes, changes=(*self.changes, {"time": when, "what": what}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as the file has them."""
+        rounds = [{**vars(each), "spending": _plain(each.spending)} for each in self.rounds]
+        return {
+            "promise": asdict(self.promise),
+            "before": asdict(self.before),
+            "expected": _plain(self.expected),
+            "rounds": rounds,
+            "changes": [dict(change) for change in self.changes],
+            "spent": self.spent,
+            "unprotected": self.unprotected,
+        }
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Account:
+        """Return what `to_dict` gave."""
+        return cls(
+            promise=Promise(**values["promise"]),
+            before=Before(**values["before"]),
+            expected=_spending(values["expected"]),
+            rounds=tuple(SpentRound(**{**each, "spending": _spending(each["spending"])}) for each in values["rounds"]),
+            changes=tuple(values["changes"]),
+            spent=values["spent"],
+            unprotected=values["unprotected"],
+        )
+
+
+def _plain(spending: Spending) -> list[dict[str, float]]:
+    return [{"rate": event.rate, "noise": event.noise, "steps": steps} for event, steps in spending.items()]
+
+
+def _spending(values: Sequence[Mapping[str, Any]]) -> Spending:
+    found: Spending = Counter()
+    for each in values:
+        if not (0 <= each["rate"] <= 1 and each["noise"] >= 0 and each["steps"] >= 0):
+            raise ValueError(f"no steps can be {dict(each)}")
+        found[Event(float(each["rate"]), float(each["noise"]))] += int(each["steps"])
+    return found
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None else f"{value:g}"

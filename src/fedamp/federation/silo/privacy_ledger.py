@@ -1,0 +1,144 @@
+"""A silo's privacy ledger, a file of its own: what was promised, and what has been spent of it.
+
+run/privacy.json   a round is in it before anything of the round is kept or leaves, so that it never holds less than
+                   what left, whenever the machine stops; no server, restart or repeated round can take from it
+
+Only `fedamp silo up` begins one (`protection`): a silo that has lost its ledger waits for its operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedamp.errors import UserError
+from fedamp.federation.moments import now
+from fedamp.federation.silo.privacy_account import Account, Before, Promise, SpentRound
+from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.files import read_json, write_json
+from fedamp.privacy.events import Spending
+
+LEDGER = "privacy.json"
+SPENT = "it has spent the privacy that it allows itself"
+LOST = "it does not know what it has spent of its privacy"
+EXPOSED = "what it sends would not be protected as it has promised"
+
+
+@dataclass(frozen=True)
+class PrivacyLedger:
+    """The ledger in a silo's folder."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / LEDGER
+
+    def read(self) -> Account | None:
+        """Return the account, or None if there is no ledger."""
+        try:
+            found = read_json(self.path)
+            return None if found is None else Account.of(found)
+        except (UserError, KeyError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{self.path} can't be read ({reason}); put a backup in its place, or move it away and state what was "
+                "spent: --dp-spent EPSILON"
+            ) from None
+
+    def account(self) -> Account:
+        """Return the account; a silo that has none can't say what it may still spend."""
+        try:
+            found = self.read()
+        except UserError as error:
+            raise UnwillingError(LOST, str(error)) from None
+        if found is None:
+            raise UnwillingError(
+                LOST, f"{self.path} is not there; put a backup in its place, or start with --dp-spent EPSILON"
+            )
+        return found
+
+    # -- by the operator -------------------------------------------------------------------------------------------
+
+    def begin(self, promise: Promise, before: Before, expected: Spending) -> None:
+        """Begin a ledger; one that is there is never begun anew."""
+        with self._locked():
+            if self.path.exists():
+                raise UserError(f"{self.path} is there already; expected none")
+            self._write(Account(promise, before, expected))
+
+    def promise(self, promise: Promise) -> None:
+        """Promise something else from now on; what was spent stays."""
+        with self._locked():
+            self._write(self.account().with_promise(promise, now()))
+
+    def give_up(self) -> None:
+        """Note that replies leave unprotected from now on, as the operator wishes: no epsilon bounds that."""
+        with self._locked():
+            moment, account = now(), self.account()
+            if account.unprotected is None:
+                self._write(account.noting(moment, "unprotected and unlimited from then on", unprotected=moment))
+
+    # -- by each round ---------------------------------------------------------------------------------------------
+
+    def check(self, accepted: int = 0) -> None:
+        """Raise if one more round, which costs as much as the last one did, would spend too much.
+
+        And if the server has taken a reply of this silo, of round `accepted`, before the ledger knows of any: then it
+        is not the ledger that wrote that round down.
+        """
+        account = self.account()
+        if accepted and not account.rounds and not account.before.epsilon:
+            raise UnwillingError(
+                LOST,
+                f"the server has this silo's reply of round {accepted}, and {self.path} says that nothing was ever "
+                "spent; put a backup in its place, or move it away and start with what was spent: --dp-spent EPSILON",
+            )
+        _check(account, account.next_round, "the next round")
+
+    def spend(self, k: int, spending: Spending) -> float | None:
+        """Write down what round k has cost, before anything of it is kept or leaves; return the epsilon spent in all.
+
+        If that would be more than was promised, nothing is written: the round must be forgotten.
+        """
+        with self._locked():
+            account = self.account()
+            epsilon = _check(account, spending, f"round {k}")
+            spent = SpentRound(k, now(), spending, epsilon)
+            self._write(replace(account, rounds=(*account.rounds, spent)))
+            return epsilon
+
+    def _write(self, account: Account) -> None:
+        write_json(self.path, replace(account, spent=account.epsilon_if_known()).to_dict())
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / f"{LEDGER}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _check(account: Account, spending: Spending, what: str) -> float | None:
+    """Return the epsilon that this would bring the account to, if it is known; raise if that is too much."""
+    limit = account.promise.limit
+    if limit is None:
+        return account.epsilon_if_known(spending)
+    if account.unprotected is not None:
+        raise UnwillingError(
+            EXPOSED,
+            f"since {account.unprotected} replies may have left unprotected, so that epsilon {limit:g} can't be "
+            "promised any more; go on with --dp-noise alone, which protects without a limit",
+        )
+    epsilon = account.epsilon(spending)
+    if epsilon > limit:
+        raise UnwillingError(
+            SPENT,
+            f"epsilon {account.epsilon():.4g} of {limit:g} is spent (delta {account.delta:g}), and {what} would bring "
+            f"it to {epsilon:.4g}; this silo trains no more, unless its operator allows more (--dp-epsilon)",
+        )
+    return epsilon

@@ -1,0 +1,179 @@
+"""What a silo's operator wishes about privacy (`fedamp silo up --dp-...`), and how the ledger comes to promise it.
+
+It is settled once, when `silo up` starts, and only here is a ledger begun: a process that trains keeps what it finds,
+and waits if it finds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedamp import checks
+from fedamp.config import RunConfig
+from fedamp.errors import UserError
+from fedamp.federation.plan import SiloConfig
+from fedamp.federation.silo.ledger import LEDGER as ROUNDS_LEDGER
+from fedamp.federation.silo.ledger import Ledger
+from fedamp.federation.silo.privacy_account import Account, Before, Promise
+from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_words import spent_text
+from fedamp.privacy.events import Spending
+
+Say = Callable[[str], None]
+NUMBER = r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
+STATED = re.compile(rf"({NUMBER})(?:,({NUMBER}))?")  # EPSILON or EPSILON,DELTA
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The flags of `silo up`; None for what was not given: then a ledger's own stays as it is."""
+
+    epsilon: float | None = None  # the most that may be spent in all
+    delta: float | None = None
+    clip: float | None = None
+    noise: float | None = None  # instead of one that is found for the planned rounds
+    rounds: int | None = None  # to find the noise for; by default those of the plan
+    spent: str | None = None  # before the ledger began: EPSILON, or EPSILON,DELTA
+    unprotected: bool = False  # consent to what leaves unprotected, though a ledger promises otherwise
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "clip", "noise"):
+            if getattr(self, name) is not None:
+                checks.positive(f"--dp-{name}", getattr(self, name))
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise UserError(f"--dp-delta is {self.delta}; expected a number between 0 and 1, well below 1 / samples")
+        if self.rounds is not None:
+            checks.count("--dp-rounds", self.rounds)
+        others = {"delta": self.delta, "clip": self.clip, "rounds": self.rounds, "spent": self.spent}
+        if not self.private and (given := [f"--dp-{name}" for name, value in others.items() if value is not None]):
+            raise UserError(f"{' and '.join(given)} without --dp-epsilon or --dp-noise protect nothing; give one of them")
+        if self.private and self.unprotected:
+            raise UserError("--unprotected contradicts --dp-epsilon and --dp-noise; give the one or the other")
+        if self.rounds is not None and self.noise is not None:
+            raise UserError("--dp-rounds is to find the noise, and --dp-noise gives it; leave one of them out")
+
+    @property
+    def private(self) -> bool:
+        """Whether samples are to be protected."""
+        return self.epsilon is not None or self.noise is not None
+
+    def before(self, delta: float) -> Before | None:
+        """Return what was spent before, as stated; at this delta if only an epsilon is given."""
+        if self.spent is None:
+            return None
+        match = STATED.fullmatch(self.spent)
+        epsilon, stated = (float(match[1]), match[2]) if match else (math.nan, None)
+        delta = float(stated) if stated else delta if epsilon else 0.0
+        if not (0 <= epsilon < math.inf and 0 <= delta < 1):
+            raise UserError(
+                f"--dp-spent is {self.spent!r}; expected the epsilon that these samples have spent, say 1.5, or with "
+                "its delta 1.5,1e-5; 0 if they were never used"
+            )
+        return Before(epsilon, delta)
+
+
+NO_WISHES = Wishes()
+
+
+def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, say: Say) -> bool:
+    """Bring the ledger in line with the wishes, and return whether samples are protected; refuse what contradicts."""
+    ledger = PrivacyLedger(folder)
+    account = ledger.read()
+    if not wishes.private:
+        return _without(ledger, account, wishes, say)
+    if account is None:
+        _begin(silo_config, ledger, data, wishes)
+    else:
+        _go_on(ledger, account, wishes, say)
+    promised = ledger.account()
+    say(f"samples are protected: noise {promised.promise.noise:.4g}, clip {promised.promise.clip:g}; {spent_text(promised)}")
+    return True
+
+
+def _without(ledger: PrivacyLedger, account: Account | None, wishes: Wishes, say: Say) -> bool:
+    """Let a silo go on without protection, if nothing was promised, or its operator gives up what was."""
+    if account is None:
+        return False
+    if account.unprotected is None and not wishes.unprotected:
+        limit = account.promise.limit
+        flag = f"--dp-noise {account.promise.noise:g}" if limit is None else f"--dp-epsilon {limit:g}"
+        raise UserError(
+            f"{ledger.path} promises privacy, which what leaves now would not have; keep the promise with {flag}, or "
+            "give it up for good with --unprotected"
+        )
+    ledger.give_up()
+    say(f"warning: what leaves is not protected; {ledger.path} says so, and since when")
+    return False
+
+
+def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: Wishes) -> None:
+    delta = RunConfig.dp_delta if wishes.delta is None else wishes.delta
+    before = wishes.before(delta)
+    if before is None:
+        raise UserError(
+            f"{ledger.path} is not there: state what these samples have spent before, --dp-spent EPSILON; 0 if they "
+            "were never used. If there was a ledger, put a backup in its place"
+        )
+    if (trained := Ledger(ledger.folder).trained) and not before.epsilon:
+        raise UserError(
+            f"--dp-spent is 0, but {ledger.folder / ROUNDS_LEDGER} counts {trained} rounds that left before; state what "
+            "they spent (what left unprotected has no bound), or, for other samples, move that file away"
+        )
+    clip = RunConfig.dp_clip if wishes.clip is None else wishes.clip
+    rounds = None if wishes.noise is not None else wishes.rounds or silo_config.plan.config.rounds
+    left = None if wishes.epsilon is None else wishes.epsilon - before.epsilon
+    if left is not None and left <= 0:
+        raise UserError(
+            f"--dp-epsilon is {wishes.epsilon:g}, and --dp-spent says that {before.epsilon:g} is spent already; nothing "
+            "is left: this silo can't train, unless it allows more"
+        )
+    noise, expected = _noise(silo_config, ledger.folder, data, wishes.noise, left, delta, rounds)
+    ledger.begin(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
+
+
+def _go_on(ledger: PrivacyLedger, account: Account, wishes: Wishes, say: Say) -> None:
+    """Change what the wishes change; what was spent stays, and the noise that was found."""
+    old = account.promise
+    before = wishes.before(account.before.delta)
+    if before is not None and before != account.before:
+        raise UserError(
+            f"--dp-spent is {wishes.spent}, but {ledger.path} began with epsilon {account.before.epsilon:g} at delta "
+            f"{account.before.delta:g} and has counted since; leave --dp-spent out"
+        )
+    if before is not None:
+        say("warning: leave --dp-spent out from now on: if the ledger were lost, it would be begun anew without a word")
+    if account.unprotected is not None and wishes.epsilon is not None:
+        raise UserError(
+            f"since {account.unprotected} what left was not protected ({ledger.path}), so that --dp-epsilon can't be "
+            "promised any more; --dp-noise alone protects what is still to leave"
+        )
+    if wishes.rounds is not None and wishes.rounds != old.rounds:
+        found = "was given" if old.rounds is None else f"was found for {old.rounds} rounds"
+        raise UserError(
+            f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {found} and stays; leave --dp-rounds out, "
+            "or give other noise with --dp-noise"
+        )
+    given = {"delta": wishes.delta, "clip": wishes.clip, "noise": wishes.noise}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if wishes.noise is not None and wishes.noise != old.noise:
+        changes["rounds"] = None
+    # Without --dp-epsilon the limit stays: nobody loses it by leaving out a flag. What left unprotected has none.
+    limit = wishes.epsilon or (None if account.unprotected else old.limit)
+    ledger.promise(replace(old, limit=limit, **changes))
+
+
+def _noise(
+    silo_config: SiloConfig,
+    folder: Path,
+    data: Path,
+    given: float | None,
+    epsilon: float | None,
+    delta: float,
+    rounds: int | None,
+) -> tuple[float, Spending]:
+    """Return the noise z, as given or such that all planned rounds spend epsilon, and what a round then costs."""
+    raise NotImplementedError
