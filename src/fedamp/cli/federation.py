@@ -15,6 +15,7 @@ from fedamp.cli.watching import AsJson, TokenFile, WatchPort
 from fedamp.config.reply_limits import Rules
 from fedamp.config.run_config import FAULTS, MACHINE, PRIVACY, RunConfig
 from fedamp.errors import UserError
+from fedamp.records.facts import WITHHELD
 
 Flag = typer.Option
 Folder = Annotated[Path, typer.Argument(help="The federation's folder, as `init` wrote it.")]
@@ -201,9 +202,9 @@ def federation_status(folder: Folder, as_json: AsJson = False) -> None:
     table = Table("silo", "state", "since round", *other, "samples", "bad replies", "reason")
     for silo in silos:
         since = " ".join(str(silo[key]) for key in ("since", "since_time") if silo.get(key) is not None)
-        if silo.get("data_changed"):
-            changed = f"its data changed in round {silo['data_changed']}"
-            silo["reason"] = "; ".join(filter(None, [silo.get("reason"), changed]))
+        changed = f"its data changed in round {silo['data_changed']}" if silo.get("data_changed") else None
+        withheld = f"scores {WITHHELD}" if silo.get("withholds") else None
+        silo["reason"] = "; ".join(filter(None, [silo.get("reason"), changed, withheld]))
         shown = (silo.get("name"), silo.get("state"), since, *(silo.get(key) for key in (*other, *COUNTS)))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)

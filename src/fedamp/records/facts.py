@@ -9,6 +9,9 @@ from typing import Any
 WRITTEN_AS_NULL = ("groups", "shift", "scale")
 """Fields whose null means something: no known groups, inputs taken as they are. Others are left out if unknown."""
 
+WITHHELD = "withheld: this silo protects its samples"
+"""What stands beside a silo that keeps its scores at home."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -21,6 +24,7 @@ class Facts:
     task: str | None = None  # "classification" or "regression"
     positive: str | None = None  # of two classes, the positive one
     undefined: list[int] | None = None  # clients whose test samples do not define the metric, by position
+    withheld: list[int] | None = None  # of a federation: silos that keep their scores at home, by position
     poisoned: list[int] | None = None  # numbers of the clients that send poisoned models
     sizes: list[int | None] | None = None  # training samples; None for a silo that never joined a federation
     test_sizes: list[int] | None = None

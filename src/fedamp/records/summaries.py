@@ -120,7 +120,7 @@ def mean_of_known(scores: Sequence[float]) -> float:
 
 def line_mean(line: Line, entry: str, poisoned: Collection[int] = ()) -> tuple[float, str] | None:
     """Return the mean over the counted clients that are present in one round, and its metric; None if not scored."""
-    scores = line["test"].get(entry, {})
+    scores = line.get("test", {}).get(entry, {})
     metric = line_metric(scores)
     counted = [value for number, value in enumerate(scores.get(metric, [])) if number not in poisoned]
     known = [recorded_score(value, metric) for value in counted if value is not None]

@@ -88,6 +88,8 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
     notes.append("Last round, worst client, percentile and seconds are means over the seeds.")
     if without := "; ".join(dict.fromkeys(row.without_score for row in rows if row.without_score)):
         notes.append(f"Without a score, in no mean and in no p, since test samples do not define one: {without}.")
+    if withheld := "; ".join(dict.fromkeys(row.withheld for row in rows if row.withheld)):
+        notes.append(f"Without a score, in no mean and in no p, since these silos protect their samples: {withheld}.")
     if chose(rows):
         notes.append(
             "Validated: the models that a method is scored by, in the round that is best on all clients' held-out "

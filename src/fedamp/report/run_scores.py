@@ -87,6 +87,11 @@ class Trial:
         names, undefined = self.facts.names, self.facts.undefined or []
         return [client_name(i, names) for i in undefined]
 
+    @property
+    def withheld(self) -> list[str]:
+        """Silos that keep their scores at home, by name."""
+        return [client_name(i, self.facts.names) for i in self.facts.withheld or []]
+
     @cached_property
     def round_seconds(self) -> list[float]:
         """How long each round that was played took."""
@@ -115,7 +120,8 @@ class Trial:
     def take_home(self) -> TakeHome | None:
         """What held-out samples chose for the clients; None if none were held out."""
         home = (self.record.result or {}).get("take_home")
-        return None if home is None else TakeHome.of(home, self.metric, self.facts.undefined or ())
+        without = [*(self.facts.undefined or ()), *(self.facts.withheld or ())]
+        return None if home is None else TakeHome.of(home, self.metric, without)
 
     @property
     def validated(self) -> float | None:

@@ -49,6 +49,7 @@ class Row:
     chosen: float | None = None  # mean of the models that they choose to be taken home
     chosen_entries: str = ""  # which those are: w, u or the midpoint
     without_score: str = ""  # names of the clients whose test samples do not define the metric
+    withheld: str = ""  # names of the silos that keep their scores at home
     tuned: str = ""  # of a grid: what validation chose for this method
     tried: int = 1  # of how many points
 
@@ -125,6 +126,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
         unfinished=group.unfinished,
         repeated=group.repeated,
         without_score=", ".join(dict.fromkeys(who for trial in trials for who in trial.without_score)),
+        withheld=", ".join(dict.fromkeys(who for trial in trials for who in trial.withheld)),
         tuned=", ".join(word_for(key, value) for key, value in group.tuned.items()),
         tried=group.records[0].tried,
         **_take_home(trials),

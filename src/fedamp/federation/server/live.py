@@ -17,6 +17,7 @@ from fedamp.federation.server.place import place_of
 from fedamp.federation.watch.metrics import server_metrics
 from fedamp.federation.watch.page import Look, View
 from fedamp.federation.watch.words import duration, score_text, series
+from fedamp.records.facts import WITHHELD
 from fedamp.report.run_scores import Trial, client_names
 from fedamp.report.weights import weights_of, xi_of
 from fedamp.report.who_helps import part_of, read_helping
@@ -51,6 +52,7 @@ def look(folder: Path) -> Look:
         "lead": _lead(found, here),
         "terms": _terms(seen, found),
         "score": score_text,
+        "withheld": WITHHELD,
         "absences": _absences(played(seen.run)),
         "helps": helps,
         "log": tail(folder / "record" / "log.txt", LINES_SHOWN),

@@ -22,6 +22,7 @@ from fedamp.federation.plan import Federation, Member
 from fedamp.federation.processes import rotation
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import ServerState
+from fedamp.federation.wire.allowed_metrics import withholds
 from fedamp.federation.wire.encoding import one_line
 from fedamp.files import write_whole
 from fedamp.records.summaries import recorded_score
@@ -37,6 +38,7 @@ NEVER = {
     "refused": 0,
     "samples": None,
     "data_changed": None,
+    "withholds": False,
     "version": None,
     "reason": None,
 }
@@ -97,6 +99,7 @@ class OperatorFiles:
             "refused": standing.refused,
             "samples": standing.samples,
             "data_changed": standing.data_changed,
+            "withholds": standing.withholds,
             "version": standing.version,
             "reason": standing.reason,
         }
@@ -127,6 +130,8 @@ class OperatorFiles:
         scores = line.get("test", {}).get(self.state.method.scored) or line.get("test", {}).get("own")
         if scores is not None:
             parts.append(self._score_text(scores[self.metric]))
+        if private := [member.name for member in members if self._withholds(member, played)]:
+            parts.append(f"scores withheld by {', '.join(private)}")
         if "effective_clients" in line:
             known = [value for value in line["effective_clients"] if value is not None]
             parts.append(f"effective collaborators {sum(known) / len(known):.1f}")
@@ -139,6 +144,9 @@ class OperatorFiles:
         method = self.state.method
         then = f"begins anew: {method.anew}" if method.remembers else "goes on, since this method needs none"
         return f"who has lost the memory of its last round {then}: {forgot}" if forgot else ""
+
+    def _withholds(self, member: Member, played: PlayedRound) -> bool:
+        return member.key in played.replies and withholds(played.replies[member.key].metrics)
 
     def _removed(self, member: Member) -> bool:
         standing = self.state.standings.get(member.key)

@@ -25,7 +25,7 @@ from fedamp.report.run_scores import Trial, read_trial
 
 RECENT = 5
 """Rounds by which it is guessed how long the next ones take."""
-SILO = ("name", "number", "state", "since", "seen", "samples", "strikes", "refused", "reason")
+SILO = ("name", "number", "state", "since", "seen", "samples", "strikes", "refused", "reason", "withholds")
 """What is known about a silo besides its score; see docs/deploy.md."""
 
 
@@ -103,7 +103,15 @@ def _silo(seen: Seen, place: int) -> dict[str, Any]:
     """Return what is known about the silo at this place among the members."""
     member = seen.federation.members[place]
     said: Mapping[str, Any] = next((silo for silo in seen.said.get("silos", []) if silo.get("name") == member.name), {})
-    known = {"state": "never came", "strikes": 0, "refused": 0, **said, "name": member.name, "number": member.number}
+    known = {
+        "state": "never came",
+        "strikes": 0,
+        "refused": 0,
+        "withholds": False,
+        **said,
+        "name": member.name,
+        "number": member.number,
+    }
     if member.removed:  # the status says so only when the server is running again; its scores count no more
         return {**{key: known.get(key) for key in SILO}, "state": "removed", "score": None}
     return {**{key: known.get(key) for key in SILO}, "score": _score(seen.trial, place)}

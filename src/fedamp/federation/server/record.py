@@ -206,7 +206,10 @@ class Record:
         self.state.choice = self._held_out(lines).choice
         run.finish(result, self._next_models(), self._xi(), forget=False)
         best, told = info(metric).text(summary.best), info(metric).words
-        self.say(f"finished: best mean {told} {best} in round {summary.best_round}")
+        known = f"best mean {told} {best} in round {summary.best_round}"
+        self.say(
+            f"finished: {known if any('test' in line for line in lines) else 'all silos keep their scores at home'}"
+        )
         self.status("finished")
 
     # -- the result ------------------------------------------------------------------------------------------------
@@ -218,6 +221,8 @@ class Record:
         table = score_table(lines, self.state.method.scored, self.facts.metric)
         if not len(table):
             table = score_table(lines, "own", self.facts.metric)
+        if not len(table):  # all silos keep their scores at home
+            table = np.full((1, len(self.keys)), np.nan)
         # A silo that was never scored enters no mean; until all others have been scored, there is no mean.
         columns = zip(self.keys, table.T, strict=True)
         scored = [self._counts(key) and bool((~np.isnan(column)).any()) for key, column in columns]
@@ -276,6 +281,7 @@ class Record:
             task=self.facts.task,
             positive=self.facts.positive,
             undefined=without_score(lines, self.facts.metric, len(self.keys)) or None,
+            withheld=[i for i, who in enumerate(self.keys) if who in standings and standings[who].withholds] or None,
             poisoned=[],
             input_shape=list(self.facts.input_shape),
             num_outputs=self.facts.num_outputs,

@@ -17,6 +17,7 @@ from torch import Tensor
 from fedamp.config.reply_limits import Rules
 from fedamp.federation.moments import now
 from fedamp.federation.wire import reply_form
+from fedamp.federation.wire.allowed_metrics import withholds
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Checkpoint
 from fedamp.records.take_home import Candidate
@@ -44,6 +45,7 @@ class Standing:
     refused: int = 0  # bad replies in all
     seen: str | None = None  # when it was last online or replied
     data_changed: int | None = None  # the round in which its data changed, as it said last
+    withholds: bool = False  # it keeps its scores at home: it protects its samples
     lengths: dict[str, float] = field(default_factory=dict)  # of its last accepted reply
 
 
@@ -134,6 +136,7 @@ class ServerState:
             standing = self.standing(who)
             standing.seen = self.counted_at
             standing.accepted, standing.samples = self.k, replies[who].samples
+            standing.withholds = withholds(replies[who].metrics)
             standing.strikes, standing.reason, standing.since = 0, None, None
             standing.since_time, standing.anew = None, False
             if (measured := self._measured(who, replies[who])) is not None:

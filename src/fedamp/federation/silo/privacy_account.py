@@ -13,6 +13,7 @@ from typing import Any
 
 from fedamp.privacy.events import Event, Spending
 
+
 @dataclass(frozen=True)
 class Promise:
     """What the samples are promised, and how it is kept."""

@@ -19,7 +19,6 @@ NOT_COVERED = (
 """What the promise does not reach, in words."""
 
 
-
 def spent_text(account: Account) -> str:
     """Return in words what is spent, and of how much."""
     of = "" if account.promise.limit is None else f" of {account.promise.limit:g}"
@@ -32,12 +31,14 @@ def spent_text(account: Account) -> str:
 
 def summary(account: Account) -> str:
     """Return the account in a line: for a check-up, a status, a page."""
-    return f"{spent_text(account)}; {_how(account)}; not covered: " + "; ".join(each.split(":")[0] for each in NOT_COVERED)
+    return f"{spent_text(account)}; {_how(account)}; not covered: " + "; ".join(
+        each.split(":")[0] for each in NOT_COVERED
+    )
 
 
 def in_words(account: Account) -> list[str]:
     """Return the account as lines for somebody who has to judge it, say an ethics board."""
-    promise, before, limit = account.promise, account.before, account.promise.limit
+    before, limit = account.before, account.promise.limit
     if limit is None:
         lines = ["Promised: every sample is protected by noise; there is no limit to what all rounds spend."]
     else:
@@ -49,7 +50,7 @@ def in_words(account: Account) -> list[str]:
     lines += [
         "Relation: two data sets are neighbours if one has one sample more (add or remove).",
         f"How: {_how(account)}; minibatches are drawn at random, each sample by itself (Poisson), from a secret.",
-        f"Spent before this account began, as the operator stated: epsilon {before.epsilon:g} at delta {before.delta:g}.",
+        f"Spent before, as the operator stated: epsilon {before.epsilon:g} at delta {before.delta:g}.",
     ]
     lines += [f"Round {each.round}, {each.time}: epsilon {_number(each.epsilon)} so far." for each in account.rounds]
     lines += [f"Changed, {each['time']}: {each['what']}." for each in account.changes]
@@ -85,7 +86,10 @@ def in_numbers(account: Account) -> dict[str, Any]:
 def _how(account: Account) -> str:
     promise = account.promise
     planned = "" if promise.rounds is None else f", found for {_rounds(promise.rounds)}"
-    return f"each sample's gradient is cut to length {promise.clip:g}, and noise {promise.noise:.4g} times that is added{planned}"
+    return (
+        f"each sample's gradient is cut to length {promise.clip:g}, and noise of {promise.noise:.4g} times that is "
+        f"added{planned}"
+    )
 
 
 def _left(account: Account) -> float | None:

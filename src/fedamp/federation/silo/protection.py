@@ -50,7 +50,9 @@ class Wishes:
             checks.count("--dp-rounds", self.rounds)
         others = {"delta": self.delta, "clip": self.clip, "rounds": self.rounds, "spent": self.spent}
         if not self.private and (given := [f"--dp-{name}" for name, value in others.items() if value is not None]):
-            raise UserError(f"{' and '.join(given)} without --dp-epsilon or --dp-noise protect nothing; give one of them")
+            raise UserError(
+                f"{' and '.join(given)} without --dp-epsilon or --dp-noise protect nothing; give one of them"
+            )
         if self.private and self.unprotected:
             raise UserError("--unprotected contradicts --dp-epsilon and --dp-noise; give the one or the other")
         if self.rounds is not None and self.noise is not None:
@@ -89,8 +91,9 @@ def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, sa
         _begin(silo_config, ledger, data, wishes)
     else:
         _go_on(ledger, account, wishes, say)
-    promised = ledger.account()
-    say(f"samples are protected: noise {promised.promise.noise:.4g}, clip {promised.promise.clip:g}; {spent_text(promised)}")
+    account = ledger.account()
+    how = f"noise {account.promise.noise:.4g}, clip {account.promise.clip:g}"
+    say(f"samples are protected ({how}); {spent_text(account)}")
     return True
 
 
@@ -120,16 +123,16 @@ def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: W
         )
     if (trained := Ledger(ledger.folder).trained) and not before.epsilon:
         raise UserError(
-            f"--dp-spent is 0, but {ledger.folder / ROUNDS_LEDGER} counts {trained} rounds that left before; state what "
-            "they spent (what left unprotected has no bound), or, for other samples, move that file away"
+            f"--dp-spent is 0, but {ledger.folder / ROUNDS_LEDGER} counts {trained} rounds that left before; state "
+            "what they spent (what left unprotected has no bound), or, for other samples, move that file away"
         )
     clip = RunConfig.dp_clip if wishes.clip is None else wishes.clip
     rounds = None if wishes.noise is not None else wishes.rounds or silo_config.plan.config.rounds
     left = None if wishes.epsilon is None else wishes.epsilon - before.epsilon
     if left is not None and left <= 0:
         raise UserError(
-            f"--dp-epsilon is {wishes.epsilon:g}, and --dp-spent says that {before.epsilon:g} is spent already; nothing "
-            "is left: this silo can't train, unless it allows more"
+            f"--dp-epsilon is {wishes.epsilon:g}, and --dp-spent says that {before.epsilon:g} is spent already; "
+            "nothing is left: this silo can't train, unless it allows more"
         )
     noise, expected = _noise(silo_config, ledger.folder, data, wishes.noise, left, delta, rounds)
     ledger.begin(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
@@ -154,8 +157,8 @@ def _go_on(ledger: PrivacyLedger, account: Account, wishes: Wishes, say: Say) ->
     if wishes.rounds is not None and wishes.rounds != old.rounds:
         found = "was given" if old.rounds is None else f"was found for {old.rounds} rounds"
         raise UserError(
-            f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {found} and stays; leave --dp-rounds out, "
-            "or give other noise with --dp-noise"
+            f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {found} and stays; leave --dp-rounds "
+            "out, or give other noise with --dp-noise"
         )
     given = {"delta": wishes.delta, "clip": wishes.clip, "noise": wishes.noise}
     changes = {name: value for name, value in given.items() if value is not None}

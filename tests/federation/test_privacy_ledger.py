@@ -1,0 +1,176 @@
+"""A silo's privacy ledger holds never less than what left, and only its operator changes what it promises."""
+
+import json
+import threading
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from fedamp.errors import UserError
+from fedamp.federation.silo.privacy_account import Account, Before, Promise
+from fedamp.federation.silo.privacy_ledger import EXPOSED, LOST, SPENT, PrivacyLedger
+from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.privacy.account import epsilon
+from fedamp.privacy.events import Event
+
+ROUND = Counter({Event(0.1, 2.0): 5})
+PROMISE = Promise(limit=2.0, delta=1e-5, clip=1.0, noise=2.0, rounds=3)
+
+
+def begun(folder, before=Before(), **promised) -> PrivacyLedger:  # noqa: B008
+    ledger = PrivacyLedger(folder)
+    ledger.begin(replace(PROMISE, **promised), before, ROUND)
+    return ledger
+
+
+def times(number: int) -> Counter:
+    return Counter({event: number * steps for event, steps in ROUND.items()})
+
+
+def test_rounds_add_up_as_their_events_do(tmp_path):
+    ledger = begun(tmp_path)
+    assert ledger.account().epsilon() == ledger.account().spent == 0
+    for k in (1, 2):
+        assert ledger.spend(k, ROUND) == epsilon(times(k), 1e-5)
+    other = Counter({Event(0.2, 1.5): 1})
+    assert ledger.spend(3, other) == epsilon(times(2) + other, 1e-5)
+    assert ledger.account().spending == times(2) + other
+    assert ledger.account().spent == epsilon(times(2) + other, 1e-5)
+    assert PrivacyLedger(tmp_path).account() == ledger.account()  # another process
+
+
+def test_a_repeated_round_pays_twice(tmp_path):
+    ledger = begun(tmp_path)
+    assert ledger.spend(7, ROUND) < ledger.spend(7, ROUND) == epsilon(times(2), 1e-5)
+    assert [each.round for each in ledger.account().rounds] == [7, 7]
+
+
+def test_what_was_spent_before_is_added(tmp_path):
+    ledger = begun(tmp_path, Before(0.5, 1e-6))
+    assert ledger.spend(1, ROUND) == 0.5 + epsilon(ROUND, 1e-5)
+    assert ledger.account().delta == pytest.approx(1.1e-5)
+
+
+def test_what_would_exceed_the_limit_is_not_spent(tmp_path):
+    limit = (epsilon(times(2), 1e-5) + epsilon(times(3), 1e-5)) / 2
+    ledger = begun(tmp_path, limit=limit)
+    ledger.check()
+    ledger.spend(1, ROUND)
+    ledger.spend(2, ROUND)
+    before = ledger.path.read_bytes()
+    with pytest.raises(UnwillingError) as told:
+        ledger.check()
+    assert told.value.public == SPENT == "it has spent the privacy that it allows itself"
+    assert f"epsilon {epsilon(times(2), 1e-5):.4g} of {limit:g} is spent (delta 1e-05)" in str(told.value)
+    with pytest.raises(UnwillingError):
+        ledger.spend(3, ROUND)
+    assert ledger.path.read_bytes() == before
+    ledger.promise(replace(PROMISE, limit=2 * limit))  # raised by the operator
+    ledger.check()
+    assert ledger.spend(3, ROUND) == epsilon(times(3), 1e-5)
+
+
+def test_a_limit_that_is_met_exactly_is_not_exceeded(tmp_path):
+    ledger = begun(tmp_path, limit=epsilon(times(2), 1e-5))
+    ledger.check()
+    ledger.spend(1, ROUND)
+    ledger.check()
+    ledger.spend(2, ROUND)
+    with pytest.raises(UnwillingError):
+        ledger.check()
+
+
+def test_before_its_first_round_the_rehearsal_says_what_it_costs(tmp_path):
+    with pytest.raises(UnwillingError, match="the next round would bring it to"):
+        begun(tmp_path, limit=epsilon(ROUND, 1e-5) / 2).check()
+
+
+def test_a_lost_or_damaged_ledger_stops_the_silo(tmp_path):
+    ledger = begun(tmp_path)
+    for harm in (ledger.path.unlink, lambda: ledger.path.write_text("{"), lambda: ledger.path.write_text("{}")):
+        harm()
+        for act in (ledger.check, lambda: ledger.spend(1, ROUND), lambda: ledger.promise(PROMISE), ledger.give_up):
+            with pytest.raises(UnwillingError) as told:
+                act()
+            assert told.value.public == LOST
+            assert "--dp-spent EPSILON" in str(told.value)
+    with pytest.raises(UserError, match="is there already"):
+        ledger.begin(PROMISE, Before(), ROUND)
+
+
+def test_a_ledger_of_its_own_making_is_not_believed_if_the_server_knows_of_rounds(tmp_path):
+    """A new disk, and a start script that still says --dp-spent 0."""
+    ledger = begun(tmp_path)
+    ledger.check(0)
+    with pytest.raises(UnwillingError) as told:
+        ledger.check(accepted=4)
+    assert told.value.public == LOST
+    begun(tmp_path / "stated", Before(0.5, 1e-5)).check(accepted=4)
+    ledger.spend(5, ROUND)
+    ledger.check(accepted=5)
+
+
+def test_changes_are_noted_and_take_nothing_back(tmp_path):
+    ledger = begun(tmp_path)
+    ledger.spend(1, ROUND)
+    ledger.promise(replace(PROMISE, limit=3.0, delta=1e-6, clip=0.5, noise=3.0, rounds=None))
+    account = ledger.account()
+    assert account.spending == ROUND
+    assert account.spent == epsilon(ROUND, 1e-6) > epsilon(ROUND, 1e-5)
+    (change,) = account.changes
+    assert change["what"] == "limit 2 -> 3, delta 1e-05 -> 1e-06, clip 1 -> 0.5, noise 2 -> 3, rounds 3 -> none"
+    ledger.promise(account.promise)
+    assert len(ledger.account().changes) == 1
+
+
+def test_a_promise_that_was_given_up_stays_given_up(tmp_path):
+    ledger = begun(tmp_path)
+    ledger.give_up()
+    since = ledger.account().unprotected
+    ledger.give_up()
+    assert ledger.account().unprotected == since
+    with pytest.raises(UnwillingError) as told:
+        ledger.check()
+    assert told.value.public == EXPOSED
+    ledger.promise(replace(PROMISE, limit=None))  # protected again, and nothing promised
+    ledger.check()
+    ledger.spend(1, ROUND)
+    assert ledger.account().unprotected == since
+
+
+def test_without_the_library_events_are_counted_all_the_same(tmp_path, monkeypatch):
+    ledger = begun(tmp_path, limit=None)
+    monkeypatch.setattr("fedamp.privacy.account.available", lambda: False)
+    assert ledger.spend(1, ROUND) is None
+    assert ledger.account().spent is None
+    monkeypatch.undo()
+    assert ledger.account().epsilon() == epsilon(ROUND, 1e-5)
+
+
+def test_a_full_disk_keeps_the_round_at_home(tmp_path, monkeypatch):
+    ledger = begun(tmp_path)
+
+    def full(path, value):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedamp.federation.silo.privacy_ledger.write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        ledger.spend(1, ROUND)
+
+
+def test_many_at_once_are_all_counted(tmp_path):
+    begun(tmp_path, limit=None)
+    one = Counter({Event(0.01, 5.0): 1})
+    threads = [threading.Thread(target=lambda: PrivacyLedger(tmp_path).spend(1, one)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert PrivacyLedger(tmp_path).account().spending == Counter({Event(0.01, 5.0): 8})
+
+
+def test_what_is_written_is_read_to_the_last_bit(tmp_path):
+    spending = Counter({Event(1 / 3, 0.1 + 0.2): 7, Event(1.0, 2**0.5): 1})
+    account = Account(PROMISE, Before(0.1, 1e-7), spending).noting("now", "why")
+    assert Account.of(json.loads(json.dumps(account.to_dict()))) == account
