@@ -53,30 +53,42 @@ def test_what_was_spent_before_is_added(tmp_path):
 
 
 def test_what_would_exceed_the_limit_is_not_spent(tmp_path):
-    limit = (epsilon(times(2), 1e-5) + epsilon(times(3), 1e-5)) / 2
+    limit = (epsilon(times(3), 1e-5) + epsilon(times(4), 1e-5)) / 2
     ledger = begun(tmp_path, limit=limit)
-    ledger.check()
-    ledger.spend(1, ROUND)
-    ledger.spend(2, ROUND)
-    before = ledger.path.read_bytes()
+    for k in (1, 2, 3):
+        ledger.check()
+        ledger.spend(k, ROUND)
+    before = ledger.account()
     with pytest.raises(UnwillingError) as told:
         ledger.check()
     assert told.value.public == SPENT == "it has spent the privacy that it allows itself"
-    assert f"epsilon {epsilon(times(2), 1e-5):.4g} of {limit:g} is spent (delta 1e-05)" in str(told.value)
+    assert f"epsilon {epsilon(times(3), 1e-5):.4g} of {limit:g} is spent (delta 1e-05)" in str(told.value)
     with pytest.raises(UnwillingError):
-        ledger.spend(3, ROUND)
-    assert ledger.path.read_bytes() == before
+        ledger.spend(4, ROUND)
+    assert ledger.account() == replace(before, unfitting=ROUND)
     ledger.promise(replace(PROMISE, limit=2 * limit))  # raised by the operator
     ledger.check()
-    assert ledger.spend(3, ROUND) == epsilon(times(3), 1e-5)
+    assert ledger.spend(4, ROUND) == epsilon(times(4), 1e-5)
+
+
+def test_only_one_round_is_trained_in_vain(tmp_path):
+    """Rounds may differ, so that only the round itself tells what it costs; one that does not fit is kept in mind."""
+    ledger = begun(tmp_path, limit=epsilon(times(2), 1e-5))
+    ledger.spend(1, ROUND)
+    ledger.check()
+    with pytest.raises(UnwillingError):
+        ledger.spend(2, times(3))
+    with pytest.raises(UnwillingError):
+        ledger.check()
+    ledger.promise(replace(PROMISE, limit=3.0))
+    ledger.check()
 
 
 def test_a_limit_that_is_met_exactly_is_not_exceeded(tmp_path):
-    ledger = begun(tmp_path, limit=epsilon(times(2), 1e-5))
-    ledger.check()
-    ledger.spend(1, ROUND)
-    ledger.check()
-    ledger.spend(2, ROUND)
+    ledger = begun(tmp_path, limit=epsilon(times(3), 1e-5))
+    for k in (1, 2, 3):
+        ledger.check()
+        ledger.spend(k, ROUND)
     with pytest.raises(UnwillingError):
         ledger.check()
 

@@ -72,7 +72,8 @@ class RowStrategy(Strategy):
         if self.state.k >= self.rounds:
             return []
         if self.failures:
-            time.sleep(min(FIRST_PAUSE * 2 ** (self.failures - 1), LONGEST_PAUSE))
+            doubled = min(self.failures - 1, 20)  # silos may stay away for good: no number must overflow
+            time.sleep(min(FIRST_PAUSE * 2**doubled, LONGEST_PAUSE))
         nodes = self.attendance.gather(grid)
         self.clock = time.perf_counter()
         self.sent = self._send(nodes, MessageType.TRAIN)

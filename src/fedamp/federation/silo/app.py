@@ -26,7 +26,7 @@ from fedamp.config.metrics import info
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import rotation
-from fedamp.federation.silo import diary
+from fedamp.federation.silo import diary, kept_models
 from fedamp.federation.silo.alone import against_alone, begins_late
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_ledger import EXPOSED, PrivacyLedger
@@ -239,10 +239,12 @@ def _log_alone(silo: Silo, house: House, k: int, received: Received) -> None:
 
 
 def _score_text(silo: Silo, metrics: dict[str, float]) -> str:
-    """Return the scores in words."""
+    """Return the scores in words; those that do not leave stand beside the models."""
     metric = silo.setup.trainer.task.metric
     names = {"own": "own model", "received": "received model"}
     scores = {entry: metrics.get(f"test.{entry}.{metric}") for entry in names}
+    if silo.privacy is not None:
+        scores = {one.entry: one.test for one in kept_models.kept(silo.models) if one.name in names}
     about = info(metric)
     known = {names[entry]: about.named(about.factor * score) for entry, score in scores.items() if score is not None}
     return ", ".join(f"{name} {text.replace(' %', '%')}" for name, text in known.items()) or (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fedamp.config import RunConfig
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema.missing import READING
 from fedamp.data.silos.schema_file import schema_to_json
@@ -12,6 +13,7 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig
 from fedamp.runs.material import silo_material
 from fedamp.runs.setup import Setup, assemble
+from fedamp.training.model_check import check_private
 
 
 class DataError(UserError):
@@ -21,12 +23,15 @@ class DataError(UserError):
 _KEPT: dict[Path, tuple[str, Setup]] = {}  # by the data's path, of which a silo has one
 
 
-def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool) -> Setup:
-    """Return what the plan and the data come to; made anew only if one of them has changed since the last round."""
+def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool, private: bool = False) -> Setup:
+    """Return what the plan and the data come to; made anew only if one of them has changed since the last round.
+
+    `private` if samples are to be protected: not every model and plan allows that.
+    """
     plan = silo_config.plan
     config = replace(plan.config, engine="loop", alone=trains_alone)
     try:
-        key = repr((config, schema_to_json(plan.schema), silo_config.number, fingerprint(data)))
+        key = repr((private, config, schema_to_json(plan.schema), silo_config.number, fingerprint(data)))
         if data in _KEPT and _KEPT[data][0] == key:
             return _KEPT[data][1]
         raw = read_silo(data, config.label, plan.schema.dropped, missing=READING[plan.schema.missing])
@@ -34,8 +39,20 @@ def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool) -> Setup
     except (UserError, OSError) as error:
         raise DataError(str(error)) from None
     made = assemble(config, material, together=False)
+    if private:
+        _check_private(config, made)
     _KEPT[data] = key, made
     return made
+
+
+def _check_private(config: RunConfig, made: Setup) -> None:
+    if config.class_weights == "balanced":
+        raise UserError(
+            "the plan weighs each silo's loss by its classes (class_weights is 'balanced'), which tells how many "
+            "samples of each class there are, and privacy does not cover that; take part without --dp-epsilon, or ask "
+            "for another plan"
+        )
+    check_private(made.trainer.model, made.clients)
 
 
 def fingerprint(path: Path) -> list[tuple[str, int, int, int, int]]:

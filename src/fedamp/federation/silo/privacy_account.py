@@ -13,6 +13,9 @@ from typing import Any
 
 from fedamp.privacy.events import Event, Spending
 
+ALIKE = 3
+"""Rounds that have to cost the same for the next one to be expected to."""
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -49,9 +52,10 @@ class Account:
 
     promise: Promise
     before: Before = Before()
-    expected: Spending = field(default_factory=Counter)  # of a round, by rehearsal
+    expected: Spending = field(default_factory=Counter)  # of the first round, by rehearsal
     rounds: tuple[SpentRound, ...] = ()
     changes: tuple[Mapping[str, str], ...] = ()  # what the operator changed, and when
+    unfitting: Spending | None = None  # what a round would have cost for which nothing was left; it did not leave
     spent: float | None = 0.0  # epsilon when this was written; None: there was nobody to compute it
     unprotected: str | None = None  # since when replies have left without any protection, by the operator's consent
 
@@ -65,8 +69,17 @@ class Account:
 
     @property
     def next_round(self) -> Spending:
-        """What a round is going to cost: what the last one did, or the rehearsal said."""
-        return self.rounds[-1].spending if self.rounds else self.expected
+        """What the next round is going to cost, as far as it is known before it is trained.
+
+        As much as the one that did not fit; as the last ones, if they were all alike; as the rehearsal of the first
+        one says. Rounds of some methods differ: then nothing is known, and what a round has cost decides.
+        """
+        if self.unfitting is not None:
+            return self.unfitting
+        if not self.rounds:
+            return self.expected
+        last = [each.spending for each in self.rounds[-ALIKE:]]
+        return last[0] if len(last) == ALIKE and all(each == last[0] for each in last) else Counter()
 
     @property
     def delta(self) -> float:
@@ -93,7 +106,7 @@ class Account:
         """Return the account with another promise; what differs is noted. Nothing that was spent changes."""
         old, new = asdict(self.promise), asdict(promise)
         changed = [f"{name} {_shown(old[name])} -> {_shown(new[name])}" for name in new if new[name] != old[name]]
-        return self.noting(when, ", ".join(changed), promise=promise) if changed else self
+        return self.noting(when, ", ".join(changed), promise=promise, unfitting=None) if changed else self
 
     def noting(self, when: str, what: str, **changes: Any) -> Account:
         """Return the account with these changes, and a line about them."""
@@ -108,6 +121,7 @@ class Account:
             "expected": _plain(self.expected),
             "rounds": rounds,
             "changes": [dict(change) for change in self.changes],
+            "unfitting": None if self.unfitting is None else _plain(self.unfitting),
             "spent": self.spent,
             "unprotected": self.unprotected,
         }
@@ -121,6 +135,7 @@ class Account:
             expected=_spending(values["expected"]),
             rounds=tuple(SpentRound(**{**each, "spending": _spending(each["spending"])}) for each in values["rounds"]),
             changes=tuple(values["changes"]),
+            unfitting=None if values["unfitting"] is None else _spending(values["unfitting"]),
             spent=values["spent"],
             unprotected=values["unprotected"],
         )

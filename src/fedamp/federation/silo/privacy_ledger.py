@@ -86,7 +86,7 @@ class PrivacyLedger:
     # -- by each round ---------------------------------------------------------------------------------------------
 
     def check(self, accepted: int = 0) -> None:
-        """Raise if one more round, which costs as much as the last one did, would spend too much.
+        """Raise if it is known that one more round would spend too much.
 
         And if the server has taken a reply of this silo, of round `accepted`, before the ledger knows of any: then it
         is not the ledger that wrote that round down.
@@ -103,11 +103,16 @@ class PrivacyLedger:
     def spend(self, k: int, spending: Spending) -> float | None:
         """Write down what round k has cost, before anything of it is kept or leaves; return the epsilon spent in all.
 
-        If that would be more than was promised, nothing is written: the round must be forgotten.
+        If that would be more than was promised, it is not spent, and the round must be forgotten. It is kept in mind,
+        so that no other one is trained in vain.
         """
         with self._locked():
             account = self.account()
-            epsilon = _check(account, spending, f"round {k}")
+            try:
+                epsilon = _check(account, spending, f"round {k}")
+            except UnwillingError:
+                self._write(replace(account, unfitting=spending))
+                raise
             spent = SpentRound(k, now(), spending, epsilon)
             self._write(replace(account, rounds=(*account.rounds, spent)))
             return epsilon

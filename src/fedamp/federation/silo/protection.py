@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedamp import checks
@@ -18,10 +18,12 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.silo.ledger import LEDGER as ROUNDS_LEDGER
 from fedamp.federation.silo.ledger import Ledger
+from fedamp.federation.silo.planned_noise import noise_for, planned
 from fedamp.federation.silo.privacy_account import Account, Before, Promise
 from fedamp.federation.silo.privacy_ledger import PrivacyLedger
 from fedamp.federation.silo.privacy_words import spent_text
-from fedamp.privacy.events import Spending
+from fedamp.federation.silo.round import open_silo
+from fedamp.privacy import account
 
 Say = Callable[[str], None]
 NUMBER = r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
@@ -84,26 +86,26 @@ NO_WISHES = Wishes()
 def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, say: Say) -> bool:
     """Bring the ledger in line with the wishes, and return whether samples are protected; refuse what contradicts."""
     ledger = PrivacyLedger(folder)
-    account = ledger.read()
+    found = ledger.read()
     if not wishes.private:
-        return _without(ledger, account, wishes, say)
-    if account is None:
+        return _without(ledger, found, wishes, say)
+    if found is None:
         _begin(silo_config, ledger, data, wishes)
     else:
-        _go_on(ledger, account, wishes, say)
-    account = ledger.account()
-    how = f"noise {account.promise.noise:.4g}, clip {account.promise.clip:g}"
-    say(f"samples are protected ({how}); {spent_text(account)}")
+        _go_on(ledger, found, wishes, say)
+    settled = ledger.account()
+    how = f"noise {settled.promise.noise:.4g}, clip {settled.promise.clip:g}"
+    say(f"samples are protected ({how}); {spent_text(settled)}")
     return True
 
 
-def _without(ledger: PrivacyLedger, account: Account | None, wishes: Wishes, say: Say) -> bool:
+def _without(ledger: PrivacyLedger, found: Account | None, wishes: Wishes, say: Say) -> bool:
     """Let a silo go on without protection, if nothing was promised, or its operator gives up what was."""
-    if account is None:
+    if found is None:
         return False
-    if account.unprotected is None and not wishes.unprotected:
-        limit = account.promise.limit
-        flag = f"--dp-noise {account.promise.noise:g}" if limit is None else f"--dp-epsilon {limit:g}"
+    if found.unprotected is None and not wishes.unprotected:
+        limit = found.promise.limit
+        flag = f"--dp-noise {found.promise.noise:g}" if limit is None else f"--dp-epsilon {limit:g}"
         raise UserError(
             f"{ledger.path} promises privacy, which what leaves now would not have; keep the promise with {flag}, or "
             "give it up for good with --unprotected"
@@ -134,49 +136,45 @@ def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: W
             f"--dp-epsilon is {wishes.epsilon:g}, and --dp-spent says that {before.epsilon:g} is spent already; "
             "nothing is left: this silo can't train, unless it allows more"
         )
-    noise, expected = _noise(silo_config, ledger.folder, data, wishes.noise, left, delta, rounds)
+    silo = open_silo(silo_config, data, ledger.folder, private=True)
+    noise = wishes.noise
+    if rounds is not None and left is not None:
+        noise = noise_for(planned(silo, rounds), left, delta)
+    assert noise is not None, "noise is given, or found for an epsilon"
+    expected = account.scaled(planned(silo, 1), noise)
     ledger.begin(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
 
 
-def _go_on(ledger: PrivacyLedger, account: Account, wishes: Wishes, say: Say) -> None:
+def _go_on(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> None:
     """Change what the wishes change; what was spent stays, and the noise that was found."""
-    old = account.promise
-    before = wishes.before(account.before.delta)
-    if before is not None and before != account.before:
+    old = found.promise
+    before = wishes.before(found.before.delta)
+    if before is not None and before != found.before:
         raise UserError(
-            f"--dp-spent is {wishes.spent}, but {ledger.path} began with epsilon {account.before.epsilon:g} at delta "
-            f"{account.before.delta:g} and has counted since; leave --dp-spent out"
+            f"--dp-spent is {wishes.spent}, but {ledger.path} began with epsilon {found.before.epsilon:g} at delta "
+            f"{found.before.delta:g} and has counted since; leave --dp-spent out"
         )
     if before is not None:
         say("warning: leave --dp-spent out from now on: if the ledger were lost, it would be begun anew without a word")
-    if account.unprotected is not None and wishes.epsilon is not None:
+    if found.unprotected is not None and wishes.epsilon is not None:
         raise UserError(
-            f"since {account.unprotected} what left was not protected ({ledger.path}), so that --dp-epsilon can't be "
+            f"since {found.unprotected} what left was not protected ({ledger.path}), so that --dp-epsilon can't be "
             "promised any more; --dp-noise alone protects what is still to leave"
         )
     if wishes.rounds is not None and wishes.rounds != old.rounds:
-        found = "was given" if old.rounds is None else f"was found for {old.rounds} rounds"
+        how = "was given" if old.rounds is None else f"was found for {old.rounds} rounds"
         raise UserError(
-            f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {found} and stays; leave --dp-rounds "
+            f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {how} and stays; leave --dp-rounds "
             "out, or give other noise with --dp-noise"
         )
-    given = {"delta": wishes.delta, "clip": wishes.clip, "noise": wishes.noise}
-    changes = {name: value for name, value in given.items() if value is not None}
-    if wishes.noise is not None and wishes.noise != old.noise:
-        changes["rounds"] = None
     # Without --dp-epsilon the limit stays: nobody loses it by leaving out a flag. What left unprotected has none.
-    limit = wishes.epsilon or (None if account.unprotected else old.limit)
-    ledger.promise(replace(old, limit=limit, **changes))
-
-
-def _noise(
-    silo_config: SiloConfig,
-    folder: Path,
-    data: Path,
-    given: float | None,
-    epsilon: float | None,
-    delta: float,
-    rounds: int | None,
-) -> tuple[float, Spending]:
-    """Return the noise z, as given or such that all planned rounds spend epsilon, and what a round then costs."""
-    raise NotImplementedError
+    kept = None if found.unprotected else old.limit
+    ledger.promise(
+        Promise(
+            limit=kept if wishes.epsilon is None else wishes.epsilon,
+            delta=old.delta if wishes.delta is None else wishes.delta,
+            clip=old.clip if wishes.clip is None else wishes.clip,
+            noise=old.noise if wishes.noise is None else wishes.noise,
+            rounds=old.rounds if wishes.noise in (None, old.noise) else None,
+        )
+    )

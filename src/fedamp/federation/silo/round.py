@@ -263,7 +263,7 @@ def open_silo(
         seen_from_there = disagreement(here, theirs)
         raise UnwillingError(f"its plan differs: {seen_from_there}", f"the server's plan differs: {difference}")
     try:
-        setup = kept_setup(silo_config, data, trains_alone)
+        setup = kept_setup(silo_config, data, trains_alone, private)
     except DataError as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
     ledger = PrivacyLedger(folder) if private else None

@@ -1,0 +1,242 @@
+"""What a silo's operator wishes about privacy, and what becomes of it in the ledger; what is told about it."""
+
+import json
+import tomllib
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from fedamp.errors import UserError
+from fedamp.federation.plan import Plan, SiloConfig
+from fedamp.federation.plan_files import write_silo_config
+from fedamp.federation.silo import app, checkup, connect, protection
+from fedamp.federation.silo.ledger import Ledger
+from fedamp.federation.silo.overview import overview
+from fedamp.federation.silo.privacy_account import Before
+from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_words import NOT_COVERED
+from fedamp.federation.silo.protection import Wishes
+from fedamp.privacy.account import epsilon
+from fedamp.privacy.events import Event
+from federation.inprocess import Local, plan_of, write_silos
+from federation.private import A_STEP, PROMISE, protect
+from federation.provisioned import NAMES, make_plan, silo_data
+from federation.watched import Watched
+
+
+@pytest.fixture
+def settled(tmp_path):
+    """Settle wishes of a silo whose plan has two rounds, each at the same cost; return its ledger."""
+    bundle, data = tmp_path / "bundle", silo_data(tmp_path / "own.npz")
+    config = SiloConfig(make_plan(method="fedamp", model="logistic", batch_size=20), "able", 0, "nowhere:1")
+    bundle.mkdir()
+    write_silo_config(bundle, config)
+
+    def settle(**wishes):
+        said = []
+        settle.private = protection.settle(config, bundle / "run", data, Wishes(**wishes), said.append)
+        settle.said = "\n".join(said)
+        return settle.ledger
+
+    settle.bundle, settle.data, settle.ledger = bundle, data, PrivacyLedger(bundle / "run")
+    return settle
+
+
+def test_noise_is_found_for_the_planned_rounds(settled):
+    """So that exactly these rounds, and no more, fit into what was promised."""
+    account = settled(epsilon=3.0, spent="0").account()
+    promise = account.promise
+    assert (promise.limit, promise.delta, promise.clip, promise.rounds) == (3.0, 1e-5, 1.0, 2)
+    assert account.before == Before(0, 0)
+    both = Counter({event: 2 * steps for event, steps in account.expected.items()})
+    assert 2.99 < epsilon(both, 1e-5) <= 3.0
+    ledger = settled.ledger
+    for k in (1, 2):
+        ledger.check()
+        ledger.spend(k, account.expected)
+    with pytest.raises(UserError, match="would bring it to"):
+        ledger.spend(3, account.expected)
+    assert settled.private
+    assert f"noise {promise.noise:.4g}, clip 1" in settled.said
+
+
+@pytest.mark.parametrize("method", ["fedamp", "autoamp", "apfl", "fedfomo", "ditto"])
+def test_what_was_rehearsed_is_what_is_spent(tmp_path, method):
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, rounds=3, method=method, clients=3)
+    local = Local(tmp_path, plan, data)
+    for i, house in local.houses.items():
+        wishes = Wishes(epsilon=4.0 + i, spent="0")
+        protection.settle(house.config, house.folder, house.data, wishes, lambda text: None)
+        local.houses[i] = replace(house, private=True)
+    record = local.serve()
+    for i, house in local.houses.items():
+        account = house.privacy.account()
+        assert [each.round for each in account.rounds] == [1, 2, 3]
+        assert 0.98 * (4 + i) < account.spent <= 4 + i
+        assert record.state.standing(local.federation.members[i].key).accepted == 3
+
+
+def test_what_was_spent_before_leaves_less(settled):
+    account = settled(epsilon=3.0, spent="1.25,1e-6").account()
+    assert account.before == Before(1.25, 1e-6)
+    both = Counter({event: 2 * steps for event, steps in account.expected.items()})
+    assert 2.99 < account.epsilon(both) <= 3.0
+    assert account.delta == pytest.approx(1.1e-5)
+    with pytest.raises(UserError, match=r"--dp-spent is 2, but .* began with epsilon 1.25"):
+        settled(epsilon=3.0, spent="2")
+    settled(epsilon=3.0, spent="1.25")
+    assert "leave --dp-spent out from now on" in settled.said
+
+
+def test_only_once_without_a_ledger(settled):
+    with pytest.raises(UserError, match=r"privacy.json is not there: state what these samples have spent before"):
+        settled(epsilon=3.0)
+    assert not settled.ledger.path.exists()
+    Ledger(settled.bundle / "run").count()
+    with pytest.raises(UserError, match="counts 1 rounds that left before"):
+        settled(epsilon=3.0, spent="0")
+    with pytest.raises(UserError, match="nothing is left"):
+        settled(epsilon=3.0, spent="3")
+    settled(epsilon=3.0, spent="1")
+    settled(epsilon=3.0)
+
+
+def test_a_restart_keeps_the_noise_and_the_account(settled):
+    first = settled(epsilon=3.0, spent="0", clip=0.5).account()
+    settled.ledger.spend(1, first.expected)
+    again = settled(epsilon=3.0).account()
+    assert (again.promise, again.changes) == (first.promise, ())
+    raised = settled(epsilon=4.0, delta=1e-6).account()
+    assert (raised.promise.noise, raised.promise.clip, raised.spending) == (first.promise.noise, 0.5, first.expected)
+    assert [change["what"] for change in raised.changes] == ["limit 3 -> 4, delta 1e-05 -> 1e-06"]
+    with pytest.raises(UserError, match="was found for 2 rounds and stays"):
+        settled(epsilon=4.0, rounds=9)
+    given = settled(noise=7.0).account()
+    assert (given.promise.limit, given.promise.noise, given.promise.rounds) == (4.0, 7.0, None)
+    assert given.spending == first.expected
+
+
+def test_a_promise_is_not_lost_by_leaving_out_a_flag(settled):
+    settled(epsilon=3.0, spent="0")
+    with pytest.raises(UserError, match=r"promises privacy.*keep the promise with --dp-epsilon 3, or give it up"):
+        settled()
+    settled(unprotected=True)
+    assert not settled.private
+    assert settled.ledger.account().unprotected is not None
+    assert settled.ledger.account().changes[-1]["what"] == "unprotected and unlimited from then on"
+    settled()
+    assert not settled.private
+    with pytest.raises(UserError, match="can't be promised any more"):
+        settled(epsilon=9.0)
+    assert settled(noise=2.0).account().promise.limit is None
+    assert settled.private
+    assert "no epsilon bounds what is spent" in settled.said
+
+
+def test_without_wishes_nothing_is_written(settled):
+    settled()
+    settled(unprotected=True)
+    assert not settled.ledger.path.exists()
+    assert not settled.private
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"epsilon": 0.0}, "--dp-epsilon is 0.0; expected a finite number above 0"),
+        ({"noise": -1.0}, "--dp-noise is -1.0"),
+        ({"epsilon": 1.0, "delta": 1.0}, "--dp-delta is 1.0"),
+        ({"delta": 1e-5}, "--dp-delta without --dp-epsilon or --dp-noise"),
+        ({"spent": "0"}, "--dp-spent without"),
+        ({"epsilon": 1.0, "unprotected": True}, "--unprotected contradicts"),
+        ({"noise": 1.0, "rounds": 3}, "leave one of them out"),
+    ],
+)
+def test_wishes_that_make_no_sense(wishes, words):
+    with pytest.raises(UserError, match=words):
+        Wishes(**wishes)
+
+
+@pytest.mark.parametrize("text", ["", "two", "-1", "1,2", "inf", "nan", "1,1e-5,3", "1.2.3", "."])
+def test_what_was_spent_is_a_number(text):
+    with pytest.raises(UserError, match="expected the epsilon that these samples have spent"):
+        Wishes(epsilon=1.0, spent=text).before(1e-5)
+
+
+def test_models_and_plans_that_cannot_be_protected(tmp_path):
+    data = write_silos(tmp_path / "data")
+    for settings, words in (({"class_weights": "balanced"}, "class_weights is 'balanced'"),):
+        local = Local(tmp_path, plan_of(data, **settings), data)
+        house = local.houses[0]
+        with pytest.raises(UserError, match=words):
+            protection.settle(house.config, house.folder, house.data, Wishes(epsilon=1.0, spent="0"), print)
+        assert not house.privacy.path.exists()
+        protect(local, 0)
+        with pytest.raises(UserError, match=words):
+            local.houses[0].open(None)
+
+
+def test_a_plan_promises_nothing_for_its_silos():
+    with pytest.raises(UserError, match="each silo promises for itself"):
+        make_plan(dp_epsilon=2.0)
+    assert isinstance(make_plan(), Plan)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_the_wish_reaches_the_app(federation, tmp_path, private):
+    bundle = federation / "bundles" / NAMES[0]
+    connect.command_of(bundle, tmp_path / "own.npz", private=private)
+    told = tomllib.loads((bundle / "run/node.toml").read_text())
+    assert app.house_of(SimpleNamespace(node_config=told)).private == private
+
+
+def test_it_is_told_where_people_look(tmp_path, fedamp_command):
+    local = Watched(tmp_path, ["able", "baker"], rounds=2, method="fedavg")
+    bundle = local.bundle(0)
+    assert fedamp_command("silo", "privacy", bundle)[1].startswith("nothing is promised about single samples")
+    assert json.loads(fedamp_command("silo", "privacy", bundle, "--json")[1]) is None
+    assert overview(bundle)["privacy"] is None
+    protect(local, 0, limit=30.0)
+    local.play()
+    spent = PrivacyLedger(bundle / "run").account().spent
+    code, out, _ = fedamp_command("silo", "privacy", bundle)
+    assert code == 0
+    for words in (
+        "epsilon 30 and delta 1e-05 at most",
+        "one has one sample more",
+        f"Spent: epsilon {spent:.4g} of 30 is spent",
+        f"Left: epsilon {30 - spent:.4g}",
+        "Round 1, ",
+        "Round 2, ",
+        *NOT_COVERED,
+    ):
+        assert words in " ".join(out.split()), words
+    numbers = json.loads(fedamp_command("silo", "privacy", bundle, "--json")[1])
+    assert numbers["spent"] == spent
+    assert numbers["left"] == pytest.approx(30 - spent)
+    assert [line["round"] for line in numbers["rounds"]] == [1, 2]
+    events = Counter({Event(each["rate"], each["noise"]): each["steps"] for each in numbers["events"]})
+    assert epsilon(events, numbers["delta"]) == spent
+    assert f"privacy: epsilon {spent:.4g} of 30 is spent" in " ".join(
+        fedamp_command("silo", "status", bundle)[1].split()
+    )
+    assert json.loads(fedamp_command("silo", "status", bundle, "--json")[1])["privacy"]["spent"] == spent
+
+
+def test_a_check_up_tells_what_is_promised_and_what_is_not_covered(federation, tmp_path):
+    bundle, data = federation / "bundles" / NAMES[0], silo_data(tmp_path / "own.npz")
+
+    def note() -> str:
+        (found,) = (each for each in checkup.check(bundle, data, True) if each.what == "privacy")
+        return found.note or f"fault: {found.fault}"
+
+    assert note() == "nothing is promised about single samples; to protect them: fedamp silo up --dp-epsilon"
+    ledger = PrivacyLedger(bundle / "run")
+    ledger.begin(replace(PROMISE, limit=3.0), Before(), A_STEP)
+    assert "epsilon 0 of 3 is spent, at delta 1e-05" in note()
+    assert "not covered: how many samples the silo trains on" in note()
+    ledger.path.write_text("{")
+    assert note().startswith("fault: ")
