@@ -117,6 +117,55 @@ MUTANTS = (
         "account.scaled(spent, 1.0)",
         "tests/runs/audit/test_audit.py -k 'honest_clients_pass and fedavg'",
     ),
+    # a silo's own privacy
+    Mutant(
+        "federation/silo/round.py",
+        "                self.privacy.spend(k, local.spent[0])\n",
+        "                pass\n",
+        "tests/federation/test_privacy_leaving.py -k ledger_has_each_round",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        "secret=secrets.randbits(128)",
+        "secret=None",
+        "tests/federation/test_privacy_leaving.py -k does_not_follow",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        "allowed = NOT_PROTECTED if self.privacy is not None else metric_names",
+        "allowed = metric_names",
+        "tests/federation/test_privacy_leaving.py -k 'exactly_the_list and fedamp'",
+    ),
+    Mutant(
+        "federation/silo/app.py",
+        "if not self.private and self.privacy.path.exists() and",
+        "if self.private and self.privacy.path.exists() and",
+        "tests/federation/test_privacy_leaving.py -k nobody_asks",
+    ),
+    Mutant(
+        "federation/silo/privacy_ledger.py",
+        "    if epsilon > limit:\n",
+        "    if account.epsilon() > limit:\n",
+        "tests/federation/test_privacy_ledger.py -k exceed",
+    ),
+    Mutant(
+        "federation/silo/privacy_ledger.py",
+        "if accepted and not account.rounds and not account.before.epsilon:",
+        "if False:",
+        "tests/federation/test_privacy_ledger.py -k own_making",
+    ),
+    Mutant(
+        "federation/silo/privacy_account.py",
+        "return self.before.epsilon + epsilon(spending, self.promise.delta)",
+        "return epsilon(spending, self.promise.delta)",
+        "tests/federation/test_privacy_ledger.py -k before_is_added",
+    ),
+    Mutant(
+        "federation/silo/protection.py",
+        "kept = None if found.unprotected else old.limit",
+        "kept = None",
+        "tests/federation/test_privacy_wishes.py -k restart_keeps",
+    ),
     # what a result belongs to
     Mutant(
         "records/inputs.py",

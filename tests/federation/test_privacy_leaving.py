@@ -21,8 +21,14 @@ from fedamp.records.reading import read_lines, read_run
 from fedamp.rows import Rows
 from fedamp.training.trainer import Trainer
 from federation.inprocess import Local, plan_of, write_silos
-from federation.private import A_STEP, PROMISE, protect
+from federation.private import A_STEP, PROMISE, lose_patience, protect
 from federation.watched import Watched
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    lose_patience(monkeypatch)
+
 
 LEAVING = {"num-examples", "train-seconds"}
 

@@ -21,9 +21,14 @@ from fedamp.federation.silo.protection import Wishes
 from fedamp.privacy.account import epsilon
 from fedamp.privacy.events import Event
 from federation.inprocess import Local, plan_of, write_silos
-from federation.private import A_STEP, PROMISE, protect
+from federation.private import A_STEP, PROMISE, lose_patience, protect
 from federation.provisioned import NAMES, make_plan, silo_data
 from federation.watched import Watched
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    lose_patience(monkeypatch)
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ SERVER_KEYS = {
     "seconds_left", "min_silos", "metric", "mean", "worst", "worst_silo", "refused_replies", "warnings", "silos",
 }  # fmt: skip
 SERVER_SILO_KEYS = {
-    "name", "number", "state", "since", "seen", "samples", "strikes", "refused", "reason", "score",
+    "name", "number", "state", "since", "seen", "samples", "strikes", "refused", "reason", "withholds",
+    "score",
 }  # fmt: skip
 SILO_KEYS = {
     "silo", "federation", "server", "method", "up", "process", "connection", "connection_since", "connection_reason",
     "round", "rounds", "ended", "last_round", "round_seconds", "seconds_left", "train_seconds", "samples", "metric",
-    "scores", "models_folder", "models", "refused", "refusals",
+    "scores", "models_folder", "models", "privacy", "refused", "refusals",
 }  # fmt: skip
 
 
