@@ -28,7 +28,8 @@ HOW = """\
 Figures are the mean test accuracy over the clients **after the last round**, in %, as means over seeds {seeds}: with
 noise no round may be picked afterwards, since picking looks at samples again. Each method at each epsilon tries the
 learning rates {rates} of plain SGD with clip {clip} on validation samples ({validation:.0%} of the training samples,
-seed {choice_seed}), and takes the best. `none` is the same training without clipping and noise."""
+seed {choice_seed}), and takes the best. `none` is training as one would without any privacy: no clip, no noise, more
+and smaller minibatches."""
 
 COMMANDS = """\
 ```bash
@@ -89,11 +90,12 @@ def _mean(of_seeds: Sequence[float], signed: bool = False) -> str:
 
 def about(name: str) -> str:
     """Return in words how the runs of a setting are made."""
-    values = privacy.PLACES[name].values
+    values, free = privacy.PLACES[name].values, privacy.PLACES[name].unprotected
     passes = "1 epoch" if values["epochs"] == 1 else f"{values['epochs']} epochs"
     return (
         f"{values['clients']} clients, {values['rounds']} rounds of {passes}, minibatches of {values['batch_size']} on "
-        f"average, delta {values['dp_delta']:g}."
+        f"average, delta {values['dp_delta']:g}. Without privacy {free['epochs']} epochs in minibatches of "
+        f"{free['batch_size']}."
     )
 
 

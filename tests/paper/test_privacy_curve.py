@@ -45,8 +45,10 @@ def test_each_epsilon_has_four_trials_of_each_method_on_validation_samples_and_t
 def test_but_for_method_epsilon_rate_and_seed_all_runs_are_the_same(nothing_yet):
     tried(best=1.0)
     free = {"method", "dp_epsilon", "dp_delta", "lr", "seed", "validation"}
-    kinds = [{k: v for k, v in cell.config.to_dict().items() if k not in free} for cell in privacy.table(NAME)]
-    assert all(kind == kinds[0] for kind in kinds)
+    for private in (True, False):
+        cells = [cell for cell in privacy.table(NAME) if cell.config.private == private]
+        kinds = [{k: v for k, v in cell.config.to_dict().items() if k not in free} for cell in cells]
+        assert all(kind == kinds[0] for kind in kinds)
 
 
 def test_a_run_without_an_epsilon_is_not_private(nothing_yet):
