@@ -40,6 +40,11 @@ def test_rounds_add_up_as_their_events_do(tmp_path):
     assert PrivacyLedger(tmp_path).account() == ledger.account()  # another process
 
 
+def test_a_round_that_counted_nothing_does_not_leave(tmp_path):
+    with pytest.raises(RuntimeError, match="nothing was counted"):
+        begun(tmp_path).spend(1, Counter())
+
+
 def test_a_repeated_round_pays_twice(tmp_path):
     ledger = begun(tmp_path)
     assert ledger.spend(7, ROUND) < ledger.spend(7, ROUND) == epsilon(times(2), 1e-5)

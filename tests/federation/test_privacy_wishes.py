@@ -210,7 +210,7 @@ def test_it_is_told_where_people_look(tmp_path, fedamp_command):
     code, out, _ = fedamp_command("silo", "privacy", bundle)
     assert code == 0
     for words in (
-        "epsilon 30 and delta 1e-05 at most",
+        "with epsilon 30 and delta 1e-05. It holds",
         "one has one sample more",
         f"Spent: epsilon {spent:.4g} of 30 is spent",
         f"Left: epsilon {30 - spent:.4g}",

@@ -106,6 +106,8 @@ class PrivacyLedger:
         If that would be more than was promised, it is not spent, and the round must be forgotten. It is kept in mind,
         so that no other one is trained in vain.
         """
+        if not spending:
+            raise RuntimeError(f"round {k} was trained with privacy, but nothing was counted")
         with self._locked():
             account = self.account()
             try:

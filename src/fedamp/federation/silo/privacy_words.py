@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fedamp.federation.silo.privacy_account import Account
+from fedamp.privacy.account import RELATION
 
-RELATION = "add-or-remove"
 SAMPLING = "poisson"
 NOTHING_PROMISED = "nothing is promised about single samples; to protect them: fedamp silo up --dp-epsilon"
 NOT_COVERED = (
@@ -43,9 +44,10 @@ def in_words(account: Account) -> list[str]:
         lines = ["Promised: every sample is protected by noise; there is no limit to what all rounds spend."]
     else:
         lines = [
-            f"Promised: whoever sees all that leaves this silo can tell whether any one sample is in its data hardly "
-            f"better than by guessing: (epsilon, delta)-differential privacy with epsilon {limit:g} and delta "
-            f"{account.delta:g} at most, whatever else they know."
+            f"Promised: whatever is seen of all that leaves this silo is at most {math.exp(limit):.3g} times as likely "
+            f"with any one sample in its data as without it, or the other way round, but for a chance of "
+            f"{account.delta:g}: (epsilon, delta)-differential privacy with epsilon {limit:g} and delta "
+            f"{account.delta:g}. It holds whatever else somebody knows, and whatever is done with it later."
         ]
     lines += [
         "Relation: two data sets are neighbours if one has one sample more (add or remove).",
