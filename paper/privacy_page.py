@@ -28,8 +28,8 @@ HOW = """\
 Figures are the mean test accuracy over the clients **after the last round**, in %, as means over seeds {seeds}: with
 noise no round may be picked afterwards, since picking looks at samples again. Each method at each epsilon tries the
 learning rates {rates} of plain SGD with clip {clip} on validation samples ({validation:.0%} of the training samples,
-seed {choice_seed}), and takes the best. `none` is training as one would without any privacy: no clip, no noise, more
-and smaller minibatches."""
+seed {choice_seed}), and takes the best. *No privacy* is training as one would without it: no clip, no noise, more and
+smaller minibatches."""
 
 COMMANDS = """\
 ```bash
@@ -63,7 +63,7 @@ def curve(name: str) -> str:
     columns = [[lasts(name, method, epsilon) for method in privacy.COMPARED] for epsilon in privacy.EPSILONS]
     if not any(each for column in columns for each in column):
         return "Not run yet."
-    heads = [f"epsilon {privacy.spelled(epsilon)}" for epsilon in privacy.EPSILONS]
+    heads = [f"epsilon {epsilon:g}" if epsilon is not None else "no privacy" for epsilon in privacy.EPSILONS]
     lines = [f"| method | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
     for number, method in enumerate(privacy.COMPARED):
         lines.append(f"| `{method}` | {' | '.join(_cell(column, number) for column in columns)} |")
