@@ -150,9 +150,9 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/privacy_ledger.py",
-        "if accepted and not account.rounds and not account.before.epsilon:",
-        "if False:",
-        "tests/federation/test_privacy_ledger.py -k own_making",
+        "if account.unprotected is None and (missing := self._missing(account, accepted)):",
+        "if missing := '':",
+        "tests/federation/test_privacy_ledger.py -k 'own_making or older_copy'",
     ),
     Mutant(
         "federation/silo/privacy_account.py",

@@ -8,7 +8,7 @@ import typer.main
 from fedamp.cli import main
 from fedamp.config import Named, RunConfig
 from fedamp.config.reply_limits import Rules
-from fedamp.config.run_config import FAULTS, MACHINE
+from fedamp.config.run_config import FAULTS, MACHINE, PRIVACY
 from fedamp.fields import default_of, explained
 
 FIELDS = {each.name: each for each in fields(RunConfig)}
@@ -43,7 +43,7 @@ def test_compare_has_the_flags_of_run_but_the_method():
 
 def test_a_federation_has_the_flags_that_real_silos_leave_open():
     mine = flags("federation", "init")
-    simulated = {name for name, about in ABOUT.items() if about.group in (FAULTS, MACHINE)}
+    simulated = {name for name, about in ABOUT.items() if about.group in (FAULTS, MACHINE, PRIVACY)}
     own = {"data", "setting", "clients", "alone", "newcomers", "silo_column", "columns", "drop", "encoding"}
     assert {name for name in mine if name in ABOUT} == set(ABOUT) - simulated - own
     for name, about in explained(Rules).items():

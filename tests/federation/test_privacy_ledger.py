@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from fedamp.errors import UserError
+from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_account import Account, Before, Promise
 from fedamp.federation.silo.privacy_ledger import EXPOSED, LOST, SPENT, PrivacyLedger
+from fedamp.federation.silo.privacy_words import in_numbers, in_words
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.privacy.account import epsilon
 from fedamp.privacy.events import Event
@@ -191,3 +193,49 @@ def test_what_is_written_is_read_to_the_last_bit(tmp_path):
     spending = Counter({Event(1 / 3, 0.1 + 0.2): 7, Event(1.0, 2**0.5): 1})
     account = Account(PROMISE, Before(0.1, 1e-7), spending).noting("now", "why")
     assert Account.of(json.loads(json.dumps(account.to_dict()))) == account
+
+
+@pytest.mark.parametrize("told_by", ["server", "count"])
+def test_an_older_copy_is_noticed(tmp_path, told_by):
+    """By the newest reply that the server has, or by the rounds that were counted here."""
+    ledger = begun(tmp_path, limit=None)
+    ledger.spend(1, ROUND)
+    Ledger(tmp_path).count()
+    copy = ledger.path.read_bytes()
+    ledger.spend(2, ROUND)
+    if told_by == "count":
+        Ledger(tmp_path).count()
+    ledger.check(accepted=2)
+    ledger.path.write_bytes(copy)
+    with pytest.raises(UnwillingError, match="not the newest") as refused:
+        ledger.check(accepted=2 if told_by == "server" else 1)
+    assert refused.value.public == LOST
+
+
+def test_rounds_that_were_counted_before_it_began_are_not_missed(tmp_path):
+    for _ in range(3):
+        Ledger(tmp_path).count()
+    ledger = begun(tmp_path, Before(0.5, 1e-6))
+    ledger.check(accepted=3)
+    ledger.spend(4, ROUND)
+    Ledger(tmp_path).count()
+    ledger.check(accepted=4)
+
+
+@pytest.mark.parametrize("event", [Event(-20.0, 2.0), Event(1.5, 2.0), Event(0.1, -1.0)])
+def test_steps_that_can_not_be_are_not_written_down(tmp_path, event):
+    """Else the ledger could not be read any more: a server must not be able to do that."""
+    ledger = begun(tmp_path)
+    before = ledger.path.read_bytes()
+    with pytest.raises(ValueError, match="steps can have rate"):
+        ledger.spend(1, Counter({event: 5}))
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_promise_that_was_given_up_is_told_no_more(tmp_path):
+    ledger = begun(tmp_path)
+    assert in_words(ledger.account())[0].startswith("Promised")
+    ledger.give_up()
+    assert in_words(ledger.account())[0].startswith("Given up")
+    assert not any("Promised" in line for line in in_words(ledger.account()))
+    assert in_numbers(ledger.account())["limit"] is None

@@ -1,17 +1,21 @@
 """What a silo's operator wishes about privacy, and what becomes of it in the ledger; what is told about it."""
 
+import contextlib
 import json
 import tomllib
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from fedamp.errors import UserError
 from fedamp.federation.plan import Plan, SiloConfig
 from fedamp.federation.plan_files import write_silo_config
 from fedamp.federation.silo import app, checkup, connect, protection
+from fedamp.federation.silo.kept_setup import kept_setup
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.overview import overview
 from fedamp.federation.silo.privacy_account import Before
@@ -245,3 +249,39 @@ def test_a_check_up_tells_what_is_promised_and_what_is_not_covered(federation, t
     assert "not covered: how many samples the silo trains on" in note()
     ledger.path.write_text("{")
     assert note().startswith("fault: ")
+
+
+def test_what_was_trained_before_the_ledger_began_is_not_gone_on_with(settled):
+    memory = settled.bundle / "run" / "memory"
+    memory.mkdir(parents=True)
+    (memory / "state-0000003.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match="perhaps unprotected"):
+        settled(epsilon=3.0, spent="1.5")
+    (memory / "state-0000003.safetensors").unlink()
+    assert settled(epsilon=3.0, spent="1.5").account().before == Before(1.5, 1e-5)
+
+
+def test_a_delta_that_is_too_large_and_noise_that_drowns_all_are_said(settled):
+    settled(noise=500.0, delta=0.2, spent="0")
+    assert "warning: dp_delta is 0.2, and able has up to" in settled.said
+    assert "warning: noise drowns what able could learn" in settled.said
+
+
+def test_rows_so_few_that_one_more_would_move_others_can_not_be_protected(tmp_path):
+    """Of two different rows, repeated, both lots may be above the share: then the smaller one is held out instead."""
+    np.savez(tmp_path / "own.npz", x=np.repeat(np.eye(2, 4), 40, axis=0), y=np.arange(80) % 3)
+    able = SiloConfig(make_plan(model="logistic"), "able", 0, "nowhere:1")
+    sides = {}
+    for seed in range(12):
+        lots = kept_setup(_seeded(able, seed), tmp_path / "own.npz", False).clients
+        u = lots.lots(torch.cat([lots.train[0], lots.test[0]]), seed, "test")
+        sides[seed] = bool((u < 0.2).any() and not (u < 0.2).all())
+    assert {*sides.values()} == {True, False}
+    for seed, by_themselves in sides.items():
+        refusal = pytest.raises(UserError, match="one row more could move others")
+        with contextlib.nullcontext() if by_themselves else refusal:
+            kept_setup(_seeded(able, seed), tmp_path / "own.npz", False, private=True)
+
+
+def _seeded(silo: SiloConfig, seed: int) -> SiloConfig:
+    return replace(silo, plan=replace(silo.plan, config=replace(silo.plan.config, seed=seed)))

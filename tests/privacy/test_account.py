@@ -142,3 +142,7 @@ def test_without_the_library_it_is_said_how_to_get_it(monkeypatch):
     account._one_step.cache_clear()
     with pytest.raises(UserError, match=r"dp-accounting, and that is not installed: pip install 'fedamp\[privacy\]'"):
         account.epsilon(steps((0.123, 1.0, 1)), DELTA)
+
+
+def test_next_to_no_noise_is_none():
+    assert account.epsilon(steps((0.5, 1e-9, 3)), DELTA) == math.inf

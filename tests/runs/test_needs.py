@@ -21,8 +21,8 @@ from fedamp.training.batches import Batching
 def test_states_are_counted():
     w = Rows.of(torch.zeros(10, 1000))
     stack = 10 * 1000 * 4
-    # FedAMP keeps a stack on either side; old and new, and a message each way.
-    assert needs.models(make_method("fedamp"), w) == 2 * 2 * stack + 2 * stack
+    # FedAMP keeps a stack on either side and a number a client; old and new, and a message each way.
+    assert needs.models(make_method("fedamp"), w) == 2 * (2 * stack + 10 * 8) + 2 * stack
     # SCAFFOLD keeps the client's model and its control; on the server two rows alone.
     assert needs.models(make_method("scaffold"), w) == 2 * (2 * stack + 2 * 4000) + 2 * stack
 

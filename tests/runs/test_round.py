@@ -64,8 +64,12 @@ def test_clients_that_can_not_be(pairs, word):
 
 
 @pytest.mark.parametrize(
-    ("method", "down", "up"),  # bytes besides the model: a strength in float32, a count of samples in float64
-    [("separate", None, None), ("fedamp", 4, 0), ("fedavg", 0, 8)],
+    (
+        "method",
+        "down",
+        "up",
+    ),  # bytes besides the model: a strength in float32; noise or a count in float64
+    [("separate", None, None), ("fedamp", 4, 8), ("fedavg", 0, 8)],
 )
 def test_what_travels_is_the_models_of_the_present_clients(method, down, up):
     result = fedamp.run(method=method, clients=6, rounds=3, epochs=1, absent=0.4, seed=1)

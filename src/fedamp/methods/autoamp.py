@@ -23,6 +23,7 @@ from fedamp.methods.attention import listening
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import asked, noted, stalled
 from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal
+from fedamp.methods.message_passing import noise_of
 from fedamp.rows import Message, Rows, State
 
 HALVES = 2
@@ -93,8 +94,9 @@ class AutoAMP(Method):
         stuck = stalled(reply["loss"].params, losses, played)
         new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
         new |= {"sharper": rows["sharper"].params[where] + stuck, "played": played + 1}
-        new |= {"noise": rows["noise"].params[where] + reply["noise"].params.where(played < HALVES, 0)}
+        new |= {"noise": noise_of(state).params[where] + reply["noise"].params.where(played < HALVES, 0)}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
+        rows = {**rows, "noise": noise_of(state)}
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})
         return self.who_listens_to_whom(state) if len(two) or stuck.any() else state
@@ -106,7 +108,8 @@ class AutoAMP(Method):
         """
         rows, xi = state.rows, torch.eye(state.num_clients).to(state.pairs["xi"])
         done = (rows["played"].params[:, 0] >= HALVES).nonzero()[:, 0]
-        a, b, samples, noise = (rows[name].params[done] for name in ("first", "second", "samples", "noise"))
+        a, b, samples = (rows[name].params[done] for name in ("first", "second", "samples"))
+        noise = noise_of(state).params[done]
         bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0].clamp(max=1)
         found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight, noise[:, 0])
         xi[done[:, None], done] = found.xi

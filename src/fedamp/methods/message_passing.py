@@ -36,6 +36,12 @@ def paper_alpha(k: int, every: int = 30) -> float:
     return 10.0 ** (4 - min((k - 1) // every, 2))
 
 
+def noise_of(state: State) -> Rows:
+    """Return how noisy privacy has made the clients' models, `(m, 1)`; 0 in a state that an earlier version saved."""
+    w = state.rows["w"].params
+    return state.rows.get("noise", Rows.of(torch.zeros((len(w), 1), dtype=torch.float64, device=w.device)))
+
+
 @dataclass(frozen=True)
 class MessagePassing(Method):
     """u_i = sum_j xi_ij w_j on the server; w_i = argmin F_i(w) + lam/(2 alpha) |w - u_i|^2 on the client.
@@ -120,14 +126,14 @@ class MessagePassing(Method):
 
     def server_init(self, w: Rows) -> State:
         """Keep every client's last model and its noise: it stays a message while the client is absent."""
-        none = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
-        return State(len(w), rows={"w": w, "noise": Rows.of(none)})
+        state = State(len(w), rows={"w": w})
+        return state.replace(rows={"noise": noise_of(state)})
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
         w = state.rows["w"]
         asked = paper_alpha(k, self.alpha_every) if isinstance(self.alpha, str) else self.alpha
-        xi, facts = self.collaboration_weights(w.params, state.rows["noise"].params, asked)
+        xi, facts = self.collaboration_weights(w.params, noise_of(state).params, asked)
         shared = {"alpha_asked": asked, **facts}
         strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
         state = state.replace(pairs={"xi": xi}, shared={name: _fact(v) for name, v in shared.items()})
@@ -135,7 +141,8 @@ class MessagePassing(Method):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Store the present clients' models, and how noisy they are."""
-        return state.replace({name: state.rows[name].put(present, reply[name]) for name in ("w", "noise")})
+        kept = {"w": state.rows["w"], "noise": noise_of(state)}
+        return state.replace({name: rows.put(present, reply[name]) for name, rows in kept.items()})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model."""

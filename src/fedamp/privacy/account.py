@@ -173,8 +173,8 @@ def _that_count(spent: Spending) -> Spending:
 
 
 def _open(steps: Steps) -> bool:
-    """Return whether a step had no noise."""
-    return any(event.noise <= 0 for event, _ in steps)
+    """Return whether a step had no noise, or so little that no library can count it."""
+    return any(event.noise < LEAST for event, _ in steps)
 
 
 def _composed(steps: Steps) -> PrivacyLossDistribution:

@@ -67,7 +67,7 @@ def protection(
         accountant=account.name() if account.available() else None,
     )
     privacy = Privacy(config.dp_clip, dict(zip(clients.numbers, noise, strict=True)))
-    return Protection(privacy, promised, tuple(_warnings(promised, clients, names)))
+    return Protection(privacy, promised, tuple(warnings_about(promised, clients, names)))
 
 
 def planned(
@@ -85,7 +85,8 @@ def planned(
     return rehearse(method, w, config.rounds, lambda who, k: private.local(clients.take(who), k), present)
 
 
-def _warnings(promised: Promised, clients: Clients, names: Sequence[str] | None) -> list[str]:
+def warnings_about(promised: Promised, clients: Clients, names: Sequence[str] | None) -> list[str]:
+    """Return what the user should know: a delta that is too large, noise that drowns all, a library that is missing."""
     found, sizes = [], [len(train) for train in clients.train]
     if many := [i for i, size in enumerate(sizes) if promised.delta * size >= 1]:
         found.append(

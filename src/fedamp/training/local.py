@@ -101,6 +101,8 @@ class LocalTraining(ABC):
         the others change halves.
         """
         wanted = [int(number) for number in half[:, 0].tolist()]
+        if not {0, 1, 2}.issuperset(wanted):  # a server may send anything
+            raise ValueError(f"half is {wanted}; expected 1 or 2, or 0 for all samples")
         if not any(wanted):
             return self
         if self.config.privacy is not None:

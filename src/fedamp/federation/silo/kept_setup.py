@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from fedamp.config import RunConfig
+from fedamp.data.clients import Clients
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema.missing import READING
 from fedamp.data.silos.schema_file import schema_to_json
@@ -53,6 +56,26 @@ def _check_private(config: RunConfig, made: Setup) -> None:
             "for another plan"
         )
     check_private(made.trainer.model, made.clients)
+    _check_sides(config, made.clients)
+
+
+def _check_sides(config: RunConfig, clients: Clients) -> None:
+    """Raise unless each row is held out or not by its own lot alone: else one row more would move others.
+
+    Where no lot, or each, is below the share, `lots.below` moves one to the other side.
+    """
+    rest = torch.cat([clients.train[0], *clients.validation])
+    sides = [("held_out", "test", config.held_out, clients.test[0], rest)]
+    if clients.validation:
+        sides.append(("validation", "validation", config.validation, clients.validation[0], clients.train[0]))
+    for parameter, purpose, share, held, others in sides:
+        below = (clients.lots(each, config.seed, purpose) < share for each in (held, others))
+        if not next(below).all() or next(below).any():
+            raise UserError(
+                f"the plan's {parameter} is {share}, and of this silo's few different rows none, or each, falls under "
+                "it by its own lot: one row more could move others to the other side, and privacy does not cover that; "
+                "take part with more rows, or ask for another share"
+            )
 
 
 def fingerprint(path: Path) -> list[tuple[str, int, int, int, int]]:

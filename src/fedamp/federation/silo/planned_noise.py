@@ -12,6 +12,9 @@ from fedamp.privacy import account
 from fedamp.privacy.events import Spending
 from fedamp.privacy.promise import Privacy
 from fedamp.privacy.rehearsal import rehearse
+from fedamp.privacy.sampling import rate
+from fedamp.records.privacy import Promised
+from fedamp.runs.protection import warnings_about
 from fedamp.training.local import LocalTraining
 
 MOST = 20
@@ -40,3 +43,11 @@ def noise_for(plan: Spending, epsilon: float, delta: float) -> float:
     """Return the least noise with which a plan spends at most epsilon."""
     account.check_available(f"--dp-epsilon is {epsilon:g}, and noise for it has to be found")
     return account.calibrate(plan, epsilon, delta)
+
+
+def advice(silo: Silo, delta: float, clip: float, noise: float) -> list[str]:
+    """Return what its operator should know about a promise: a delta that is too large, noise that drowns all."""
+    clients, batch_size = silo.setup.clients, silo.config.plan.config.batch_size
+    rates = [rate(batch_size, len(train)) for train in clients.train]
+    promised = Promised(clip, delta, None, [noise], rates, account.RELATION, "poisson", account.LIBRARY)
+    return warnings_about(promised, clients, [silo.config.name])

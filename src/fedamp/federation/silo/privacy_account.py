@@ -58,6 +58,7 @@ class Account:
     unfitting: Spending | None = None  # what a round would have cost for which nothing was left; it did not leave
     spent: float | None = 0.0  # epsilon when this was written; None: there was nobody to compute it
     unprotected: str | None = None  # since when replies have left without any protection, by the operator's consent
+    counted: int = 0  # rounds that run/ledger.json had counted when this account began
 
     @property
     def spending(self) -> Spending:
@@ -124,6 +125,7 @@ class Account:
             "unfitting": None if self.unfitting is None else _plain(self.unfitting),
             "spent": self.spent,
             "unprotected": self.unprotected,
+            "counted": self.counted,
         }
 
     @classmethod
@@ -138,6 +140,7 @@ class Account:
             unfitting=None if values["unfitting"] is None else _spending(values["unfitting"]),
             spent=values["spent"],
             unprotected=values["unprotected"],
+            counted=int(values.get("counted", 0)),
         )
 
 
@@ -148,10 +151,16 @@ def _plain(spending: Spending) -> list[dict[str, float]]:
 def _spending(values: Sequence[Mapping[str, Any]]) -> Spending:
     found: Spending = Counter()
     for each in values:
-        if not (0 <= each["rate"] <= 1 and each["noise"] >= 0 and each["steps"] >= 0):
-            raise ValueError(f"no steps can be {dict(each)}")
         found[Event(float(each["rate"]), float(each["noise"]))] += int(each["steps"])
+    check_steps(found)
     return found
+
+
+def check_steps(spending: Spending) -> None:
+    """Raise if there can be no such steps: whatever asked for them, nothing made by them may leave."""
+    for event, steps in spending.items():
+        if not (0 <= event.rate <= 1 and event.noise >= 0 and steps >= 0):
+            raise ValueError(f"no {steps} steps can have rate {event.rate} and noise {event.noise}")
 
 
 def _shown(value: float | None) -> str:

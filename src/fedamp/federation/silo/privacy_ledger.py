@@ -16,7 +16,8 @@ from pathlib import Path
 
 from fedamp.errors import UserError
 from fedamp.federation.moments import now
-from fedamp.federation.silo.privacy_account import Account, Before, Promise, SpentRound
+from fedamp.federation.silo.ledger import Ledger
+from fedamp.federation.silo.privacy_account import Account, Before, Promise, SpentRound, check_steps
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.files import read_json, write_json
 from fedamp.privacy.events import Spending
@@ -25,6 +26,10 @@ LEDGER = "privacy.json"
 SPENT = "it has spent the privacy that it allows itself"
 LOST = "it does not know what it has spent of its privacy"
 EXPOSED = "what it sends would not be protected as it has promised"
+CURE = (
+    "put the newest copy in its place, if nothing has left since it was made; else move it away, and start with all "
+    "that was spent: --dp-spent EPSILON"
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,7 @@ class PrivacyLedger:
             return None if found is None else Account.of(found)
         except (UserError, KeyError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise UserError(
-                f"{self.path} can't be read ({reason}); put a backup in its place, or move it away and state what was "
-                "spent: --dp-spent EPSILON"
-            ) from None
+            raise UserError(f"{self.path} can't be read ({reason}); {CURE}") from None
 
     def account(self) -> Account:
         """Return the account; a silo that has none can't say what it may still spend."""
@@ -57,9 +59,7 @@ class PrivacyLedger:
         except UserError as error:
             raise UnwillingError(LOST, str(error)) from None
         if found is None:
-            raise UnwillingError(
-                LOST, f"{self.path} is not there; put a backup in its place, or start with --dp-spent EPSILON"
-            )
+            raise UnwillingError(LOST, f"{self.path} is not there; {CURE}")
         return found
 
     # -- by the operator -------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class PrivacyLedger:
         with self._locked():
             if self.path.exists():
                 raise UserError(f"{self.path} is there already; expected none")
-            self._write(Account(promise, before, expected))
+            self._write(Account(promise, before, expected, counted=Ledger(self.folder).trained))
 
     def promise(self, promise: Promise) -> None:
         """Promise something else from now on; what was spent stays."""
@@ -88,17 +88,21 @@ class PrivacyLedger:
     def check(self, accepted: int = 0) -> None:
         """Raise if it is known that one more round would spend too much.
 
-        And if the server has taken a reply of this silo, of round `accepted`, before the ledger knows of any: then it
-        is not the ledger that wrote that round down.
+        And if a reply has left that the ledger does not know of, as one that was put back from an older copy: the
+        server has taken that of round `accepted`, or run/ledger.json has counted more rounds.
         """
         account = self.account()
-        if accepted and not account.rounds and not account.before.epsilon:
-            raise UnwillingError(
-                LOST,
-                f"the server has this silo's reply of round {accepted}, and {self.path} says that nothing was ever "
-                "spent; put a backup in its place, or move it away and start with what was spent: --dp-spent EPSILON",
-            )
+        if account.unprotected is None and (missing := self._missing(account, accepted)):
+            raise UnwillingError(LOST, f"{missing}; {self.path} is not the newest: {CURE}")
         _check(account, account.next_round, "the next round")
+
+    def _missing(self, account: Account, accepted: int) -> str:
+        """Return in words which rounds have left that the account does not know of, "" if none is known to have."""
+        known = max((each.round for each in account.rounds), default=0)
+        if accepted > known and (known or not account.before.epsilon):
+            return f"the server has this silo's reply of round {accepted}, and the last one accounted for is {known}"
+        trained, here = Ledger(self.folder).trained, account.counted + len(account.rounds)
+        return f"{trained} rounds have left this silo, and {here} are accounted for" if trained > here else ""
 
     def spend(self, k: int, spending: Spending) -> float | None:
         """Write down what round k has cost, before anything of it is kept or leaves; return the epsilon spent in all.
@@ -108,6 +112,7 @@ class PrivacyLedger:
         """
         if not spending:
             raise RuntimeError(f"round {k} was trained with privacy, but nothing was counted")
+        check_steps(spending)
         with self._locked():
             account = self.account()
             try:

@@ -40,7 +40,12 @@ def summary(account: Account) -> str:
 def in_words(account: Account) -> list[str]:
     """Return the account as lines for somebody who has to judge it, say an ethics board."""
     before, limit = account.before, account.promise.limit
-    if limit is None:
+    if account.unprotected is not None:
+        lines = [
+            f"Given up, {account.unprotected}: nothing is promised any more. What left since then may have been "
+            "without any protection, and no epsilon bounds it."
+        ]
+    elif limit is None:
         lines = ["Promised: every sample is protected by noise; there is no limit to what all rounds spend."]
     else:
         lines = [
@@ -67,7 +72,7 @@ def in_numbers(account: Account) -> dict[str, Any]:
     values = account.to_dict()
     events = [{"rate": event.rate, "noise": event.noise, "steps": n} for event, n in account.spending.items()]
     return {
-        "limit": account.promise.limit,
+        "limit": None if account.unprotected else account.promise.limit,
         "delta": account.delta,
         "clip": account.promise.clip,
         "noise": account.promise.noise,

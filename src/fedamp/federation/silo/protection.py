@@ -18,11 +18,12 @@ from fedamp.errors import UserError
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.silo.ledger import LEDGER as ROUNDS_LEDGER
 from fedamp.federation.silo.ledger import Ledger
-from fedamp.federation.silo.planned_noise import noise_for, planned
+from fedamp.federation.silo.memory import Memory
+from fedamp.federation.silo.planned_noise import advice, noise_for, planned
 from fedamp.federation.silo.privacy_account import Account, Before, Promise
-from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_ledger import CURE, PrivacyLedger
 from fedamp.federation.silo.privacy_words import spent_text
-from fedamp.federation.silo.round import open_silo
+from fedamp.federation.silo.round import MEMORY, open_silo
 from fedamp.privacy import account
 
 Say = Callable[[str], None]
@@ -53,7 +54,7 @@ class Wishes:
         others = {"delta": self.delta, "clip": self.clip, "rounds": self.rounds, "spent": self.spent}
         if not self.private and (given := [f"--dp-{name}" for name, value in others.items() if value is not None]):
             raise UserError(
-                f"{' and '.join(given)} without --dp-epsilon or --dp-noise protect nothing; give one of them"
+                f"{' and '.join(given)} without --dp-epsilon or --dp-noise: nothing is protected; give one of them"
             )
         if self.private and self.unprotected:
             raise UserError("--unprotected contradicts --dp-epsilon and --dp-noise; give the one or the other")
@@ -90,7 +91,7 @@ def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, sa
     if not wishes.private:
         return _without(ledger, found, wishes, say)
     if found is None:
-        _begin(silo_config, ledger, data, wishes)
+        _begin(silo_config, ledger, data, wishes, say)
     else:
         _go_on(ledger, found, wishes, say)
     settled = ledger.account()
@@ -115,18 +116,24 @@ def _without(ledger: PrivacyLedger, found: Account | None, wishes: Wishes, say: 
     return False
 
 
-def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: Wishes) -> None:
+def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: Wishes, say: Say) -> None:
     delta = RunConfig.dp_delta if wishes.delta is None else wishes.delta
     before = wishes.before(delta)
     if before is None:
         raise UserError(
             f"{ledger.path} is not there: state what these samples have spent before, --dp-spent EPSILON; 0 if they "
-            "were never used. If there was a ledger, put a backup in its place"
+            f"were never used. If there was a ledger: {CURE}"
         )
     if (trained := Ledger(ledger.folder).trained) and not before.epsilon:
         raise UserError(
             f"--dp-spent is 0, but {ledger.folder / ROUNDS_LEDGER} counts {trained} rounds that left before; state "
             "what they spent (what left unprotected has no bound), or, for other samples, move that file away"
+        )
+    memory = Memory(ledger.folder / MEMORY)
+    if memory.rounds():
+        raise UserError(
+            f"{memory.folder} has what this silo trained before this ledger began, perhaps unprotected: all that "
+            "follows from it would tell of it; move that folder away: the silo begins anew from the server's model"
         )
     clip = RunConfig.dp_clip if wishes.clip is None else wishes.clip
     rounds = None if wishes.noise is not None else wishes.rounds or silo_config.plan.config.rounds
@@ -141,6 +148,8 @@ def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: W
     if rounds is not None and left is not None:
         noise = noise_for(planned(silo, rounds), left, delta)
     assert noise is not None, "noise is given, or found for an epsilon"
+    for text in advice(silo, delta, clip, noise):
+        say(f"warning: {text}")
     expected = account.scaled(planned(silo, 1), noise)
     ledger.begin(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
 
@@ -166,6 +175,11 @@ def _go_on(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> N
         raise UserError(
             f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {how} and stays; leave --dp-rounds "
             "out, or give other noise with --dp-noise"
+        )
+    if wishes.epsilon is not None and old.limit is not None and wishes.epsilon > old.limit:
+        say(
+            f"warning: epsilon {old.limit:g} was promised so far, and from now on it is {wishes.epsilon:g}: more than "
+            "whoever agreed to the first figure was told"
         )
     # Without --dp-epsilon the limit stays: nobody loses it by leaving out a flag. What left unprotected has none.
     kept = None if found.unprotected else old.limit

@@ -37,6 +37,8 @@ from fedamp.training.evaluate import evaluate
 from fedamp.training.torch_switches import use_threads
 from fedamp.training.trainer import Trainer
 
+MEMORY = "memory"  # of a silo's folder: what it remembers between rounds
+
 
 @dataclass(frozen=True)
 class Silo:
@@ -267,4 +269,4 @@ def open_silo(
     except DataError as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
     ledger = PrivacyLedger(folder) if private else None
-    return Silo(silo_config, setup, Memory(folder / "memory"), folder / "models", KnownRows(folder / FILE), ledger)
+    return Silo(silo_config, setup, Memory(folder / MEMORY), folder / "models", KnownRows(folder / FILE), ledger)
