@@ -500,6 +500,43 @@ MUTANTS = (
         "if False:",
         "tests/methods/test_clusters.py -k twins",
     ),
+    # privacy's noise in who listens to whom
+    Mutant(
+        "methods/fedamp.py",
+        "distances = (measured - noise).clamp(min=0)",
+        "distances = (measured - noise - noise.T).clamp(min=0)",
+        "tests/methods/attention/test_private_noise.py -k 'truth or claims'",
+    ),
+    Mutant(
+        "methods/fedamp.py",
+        "pairs = (measured - (noise + noise.T) / 2).clamp(min=0)",
+        "pairs = (measured - noise).clamp(min=0)",
+        "tests/methods/attention/test_private_noise.py -k order",
+    ),
+    Mutant(
+        "methods/attention/bias_variance.py",
+        "return signal, level / samples + added,",
+        "return signal, level / samples,",
+        "tests/methods/attention/test_private_noise.py -k proportion",
+    ),
+    Mutant(
+        "methods/attention/bias_variance.py",
+        "private.double().minimum(spread)",
+        "private.double()",
+        "tests/methods/attention/test_private_noise.py -k hide",
+    ),
+    Mutant(
+        "methods/autoamp.py",
+        '(message["asked"].params > 0) & (noise == 0)',
+        'message["asked"].params > 0',
+        "tests/methods/test_under_privacy.py -k loss",
+    ),
+    Mutant(
+        "runs/reply_checks.py",
+        'FREE_NUMBERS = ("loss", "noise")',
+        'FREE_NUMBERS = ("loss",)',
+        "tests/federation/test_wire.py -k noise",
+    ),
     # AutoAMP
     Mutant(
         "methods/attention/bias_variance.py",

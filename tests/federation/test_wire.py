@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedamp.config.reply_limits import Rules
 from fedamp.federation.wire.encoding import RefusedError, decode, decode_array, encode
 from fedamp.federation.wire.messages import check_willing
-from fedamp.federation.wire.reply_form import check_samples, templates
+from fedamp.federation.wire.reply_form import check_noise, check_samples, templates
 from fedamp.methods import METHODS, make_method
 from fedamp.rows import Rows
 from fedamp.runs.reply_checks import outliers
@@ -94,6 +94,24 @@ def test_names_from_elsewhere_can_not_steer_the_operators_terminal():
 def test_sample_counts_that_can_not_be(count):
     with pytest.raises(RefusedError, match="sample count"):
         check_samples(count)
+
+
+@pytest.mark.parametrize("noise", [-1e-9, float("nan"), float("inf")])
+def test_noise_that_can_not_be(noise):
+    def reply(value):
+        return {"noise": Rows.of(torch.tensor([[value]], dtype=torch.float64))}
+
+    with pytest.raises(RefusedError, match="expected a variance"):
+        check_noise(reply(noise))
+    check_noise(reply(0.0))
+    check_noise({"w": reply(noise)["noise"]})
+
+
+def test_noise_may_be_anything_beside_the_others():
+    """Most clients have none, and one whose promise is strict has much: it is heard less, and not refused."""
+    assert (
+        outliers({who: {"w": 1.0, "noise": 0.0} for who in "abc"} | {"d": {"w": 1.0, "noise": 1e9}}, {}, Rules()) == {}
+    )
 
 
 def test_the_median_is_of_now_and_of_before():
