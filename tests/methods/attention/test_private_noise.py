@@ -159,8 +159,9 @@ def test_a_poisoned_client_can_not_hide_behind_noise():
     together, apart = -1000 * torch.ones(200), 1000 * torch.randn(2, 200, generator=g)
     for one, other in ((together, together), (apart[0], apart[1])):
         a[3], b[3] = one, other
-        xi = collaboration(a, b, start, samples, torch.full((6,), 0.3), told).xi
-        assert xi[[0, 1, 2, 4, 5], 3].max() < 1e-5
+        found = collaboration(a, b, start, samples, torch.full((6,), 0.3), told)
+        assert found.xi[[0, 1, 2, 4, 5], 3].max() < 1e-5
+        assert (found.by_client["far"][3] > FAR) == (one is other)
 
 
 @pytest.mark.parametrize("noisy", [(0,), (0, 1, 2, 3)])
