@@ -24,6 +24,9 @@ from federation.inprocess import Local, plan_of, write_silos
 from federation.private import A_STEP, PROMISE, lose_patience, protect
 from federation.watched import Watched
 
+pytestmark = pytest.mark.many
+"""Run after the fast tests, on all cores: these train."""
+
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):

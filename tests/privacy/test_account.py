@@ -66,6 +66,7 @@ def second_opinion(about, *kinds):
     return found.compute_epsilon(DELTA, num_self_compositions=counts)[1]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("rate", "noise", "count"), GRID)
 def test_as_another_library_says(rate, noise, count):
     mine = account.epsilon(steps((rate, noise, count)), DELTA)

@@ -18,6 +18,9 @@ from fedamp.runs import protection
 from fedamp.runs.loop import play
 from fedamp.runs.setup import assemble
 
+pytestmark = pytest.mark.many
+"""Run after the fast tests, on all cores: these train."""
+
 pytest.importorskip("dp_accounting")
 
 QUICK = {"model": "logistic", "batch_size": 10, "epochs": 1, "rounds": 3}

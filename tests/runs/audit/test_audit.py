@@ -33,6 +33,9 @@ from fedamp.runs.material import Material, given_material
 from fedamp.training.private import noise
 from fedamp.training.private.sample_gradients import SampleGradients
 
+pytestmark = pytest.mark.many
+"""Run after the fast tests, on all cores: these train."""
+
 ROUNDS = 10
 CLEAR = math.sqrt(ROUNDS)  # noise with which all rounds, on all samples, come to Gaussian privacy of mu = 1
 FAINT = 2 * CLEAR  # mu = 1/2: epsilon 2 at delta 1e-5

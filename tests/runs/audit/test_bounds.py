@@ -11,6 +11,9 @@ from scipy.stats import norm
 from fedamp.runs.audit.bounds import Curve, Guesses, area, epsilon_bound, is_broken, is_broken_on_average, p_value
 from fedamp.runs.audit.verdict import guessed, guessed_in
 
+pytestmark = pytest.mark.many
+"""Run after the fast tests, on all cores: these train."""
+
 MISTAKE = 0.05
 
 
