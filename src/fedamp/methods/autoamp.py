@@ -22,8 +22,7 @@ from fedamp.methods.advice import probe_advice
 from fedamp.methods.attention import listening
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import asked, noted, stalled
-from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal
-from fedamp.methods.message_passing import noise_of
+from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal, with_noise
 from fedamp.rows import Message, Rows, State
 
 HALVES = 2
@@ -85,7 +84,7 @@ class AutoAMP(Method):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Take up models; of those who probe the half models, whose mean is a client's first own model."""
-        rows, where = state.rows, present.nonzero()[:, 0].to(state.rows["w"].params.device)
+        rows, where = with_noise(state).rows, present.nonzero()[:, 0].to(state.rows["w"].params.device)
         played, losses = rows["played"].params[where], rows["losses"].params[where]
         one, two = where[played[:, 0] == 0], where[played[:, 0] == 1]
         first = rows["first"].put(one, reply["w"][played[:, 0] == 0])
@@ -94,9 +93,8 @@ class AutoAMP(Method):
         stuck = stalled(reply["loss"].params, losses, played)
         new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
         new |= {"sharper": rows["sharper"].params[where] + stuck, "played": played + 1}
-        new |= {"noise": noise_of(state).params[where] + reply["noise"].params.where(played < HALVES, 0)}
+        new |= {"noise": rows["noise"].params[where] + reply["noise"].params.where(played < HALVES, 0)}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
-        rows = {**rows, "noise": noise_of(state)}
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})
         return self.who_listens_to_whom(state) if len(two) or stuck.any() else state
@@ -106,10 +104,9 @@ class AutoAMP(Method):
 
         Late clients probe from the same start as everyone did, so that their half models compare with the others'.
         """
-        rows, xi = state.rows, torch.eye(state.num_clients).to(state.pairs["xi"])
+        rows, xi = with_noise(state).rows, torch.eye(state.num_clients).to(state.pairs["xi"])
         done = (rows["played"].params[:, 0] >= HALVES).nonzero()[:, 0]
-        a, b, samples = (rows[name].params[done] for name in ("first", "second", "samples"))
-        noise = noise_of(state).params[done]
+        a, b, samples, noise = (rows[name].params[done] for name in ("first", "second", "samples", "noise"))
         bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0].clamp(max=1)
         found = collaboration(a, b, state.shared["start"].params, samples[:, 0], bias_weight, noise[:, 0])
         xi[done[:, None], done] = found.xi
@@ -132,9 +129,8 @@ class AutoAMP(Method):
         """
         u, half = message["u"], message["half"].params
         strength = torch.where(half > 0, 0.0, self.pull / local.sizes).to(u.params)
-        training = local.part(half)
-        w = training.run(u, proximal, anchor=u.params, strength=strength)
-        noise = training.noise()
+        w = local.part(half).run(u, proximal, anchor=u.params, strength=strength)
+        noise = local.noise()
         wanted = (message["asked"].params > 0) & (noise == 0)
         loss = local.loss(u).where(wanted, 0).double() if wanted.any() else torch.zeros_like(half)
         numbers = {"loss": loss, "samples": local.sizes.double(), "noise": noise}

@@ -146,6 +146,17 @@ def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
     return torch.addcmul(grad(w), strength, w - anchor)
 
 
+def with_noise(state: State) -> State:
+    """Return the server's state with `noise` `(m, 1)`, how noisy privacy has made each model; 0 if it has none yet.
+
+    Such is the first one, and one that an earlier version saved.
+    """
+    if "noise" in state.rows:
+        return state
+    w = state.rows["w"].params
+    return state.replace(rows={"noise": Rows.of(torch.zeros((len(w), 1), dtype=torch.float64, device=w.device))})
+
+
 @dataclass(frozen=True)
 class Method(ABC):
     """A federated method. Rounds are numbered from 1; `m` rows on the server, `n` on a stack of clients."""

@@ -23,7 +23,7 @@ from fedamp.errors import UserError
 from fedamp.fields import about
 from fedamp.methods.advice import advice
 from fedamp.methods.attention import listening
-from fedamp.methods.base import Local, Method, proximal
+from fedamp.methods.base import Local, Method, proximal, with_noise
 from fedamp.rows import Message, Rows, State
 
 
@@ -34,12 +34,6 @@ def paper_alpha(k: int, every: int = 30) -> float:
     up tying every client to its cloud model.
     """
     return 10.0 ** (4 - min((k - 1) // every, 2))
-
-
-def noise_of(state: State) -> Rows:
-    """Return how noisy privacy has made the clients' models, `(m, 1)`; 0 in a state that an earlier version saved."""
-    w = state.rows["w"].params
-    return state.rows.get("noise", Rows.of(torch.zeros((len(w), 1), dtype=torch.float64, device=w.device)))
 
 
 @dataclass(frozen=True)
@@ -126,14 +120,13 @@ class MessagePassing(Method):
 
     def server_init(self, w: Rows) -> State:
         """Keep every client's last model and its noise: it stays a message while the client is absent."""
-        state = State(len(w), rows={"w": w})
-        return state.replace(rows={"noise": noise_of(state)})
+        return with_noise(State(len(w), rows={"w": w}))
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
         w = state.rows["w"]
         asked = paper_alpha(k, self.alpha_every) if isinstance(self.alpha, str) else self.alpha
-        xi, facts = self.collaboration_weights(w.params, noise_of(state).params, asked)
+        xi, facts = self.collaboration_weights(w.params, with_noise(state).rows["noise"].params, asked)
         shared = {"alpha_asked": asked, **facts}
         strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
         state = state.replace(pairs={"xi": xi}, shared={name: _fact(v) for name, v in shared.items()})
@@ -141,8 +134,8 @@ class MessagePassing(Method):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Store the present clients' models, and how noisy they are."""
-        kept = {"w": state.rows["w"], "noise": noise_of(state)}
-        return state.replace({name: rows.put(present, reply[name]) for name, rows in kept.items()})
+        rows = with_noise(state).rows
+        return state.replace({name: rows[name].put(present, reply[name]) for name in ("w", "noise")})
 
     def client_init(self, w: Rows) -> State:
         """Keep the client's model."""
