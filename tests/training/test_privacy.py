@@ -91,6 +91,24 @@ def test_the_gradient_is_the_sum_of_clipped_ones_over_the_number_to_be_expected(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_with_convolutions_as_products_the_gradients_are_the_same(engine, monkeypatch):
+    clients = Clients(
+        torch.rand(24, 8, 8, generator=torch.Generator().manual_seed(0)).double(),
+        torch.arange(24) % 3,
+        torch.arange(24).split(12),
+        (0, 1),
+    )
+    module = cnn_small((8, 8), 3).double()
+    found = {}
+    for devices in ((), ("cpu",)):
+        monkeypatch.setattr(sample_gradients, "UNFOLDED", devices)
+        local, start = training(engine, promise(), clients, module, Batching(5, steps=3))
+        found[devices] = gradients(local, start)
+    torch.testing.assert_close(found[("cpu",)], found[()], rtol=1e-9, atol=1e-12)
+    assert not torch.equal(found[("cpu",)], found[()])  # the sums have another order: it was another way
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", ["separate", "fedamp", "scaffold"])
 def test_without_noise_and_clipping_and_with_all_samples_it_is_plain_training(engine, method):
     found = []
