@@ -7,13 +7,14 @@ import torch
 import torch.nn.functional as F
 
 from fedamp.records.summaries import score_table, summarise, worse_off
+from fedamp.training import evaluate as evaluating
 from fedamp.training.evaluate import evaluate
 from fedamp.training.sample_errors import sample_errors
 from helpers import Federation, mlp
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
-@pytest.mark.parametrize("tests", [[8, 8, 8], [8, 3, 5]])
+@pytest.mark.parametrize("tests", [[8, 8, 8], [8, 3, 5], [3, 8, 3]])
 def test_scores_by_hand(engine, tests):
     a = Federation.of("separate", sizes=(20, 30, 25), module=mlp(norm=True, dropout=0.3)).play(2)
     clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, tests, strict=True)))
@@ -39,6 +40,17 @@ def test_the_errors_of_single_samples_make_the_score(engine):
     assert [1 - each.mean().item() for each in errors] == pytest.approx(
         evaluate(training, clients, rows).metric.tolist()
     )
+
+
+def test_clients_with_as_many_samples_are_scored_at_once(monkeypatch):
+    passes, plain = [], evaluating.outputs
+    monkeypatch.setattr(
+        evaluating, "outputs", lambda trainer, rows, *more: passes.append(len(rows)) or plain(trainer, rows, *more)
+    )
+    a = Federation.of("separate", sizes=(20, 30, 25, 25)).play(1)
+    clients = replace(a.clients, test=tuple(p[:n] for p, n in zip(a.clients.train, (3, 8, 3, 3), strict=True)))
+    evaluate(a.trainer.changed(engine="stacked"), clients, a.rounds[-1].models["own"])
+    assert passes == [3, 1]
 
 
 def test_no_samples_to_score_on():

@@ -176,24 +176,32 @@ def _stacked(
     answers: list[Answers] | None,
     by_class: Tensor | None,
 ) -> Tensor | None:
-    """Return mean tally and loss of all clients, `(n, 2)`, or None if they hold unequal numbers of samples."""
-    size = len(held[0])
-    if any(len(positions) != size for positions in held) or size > BATCH:
+    """Return mean tally and loss of all clients, `(n, 2)`, those with as many samples at once; None if they are many.
+
+    Samples are not padded: a module may look at the whole batch also when it is scored.
+    """
+    sizes = [len(positions) for positions in held]
+    if max(sizes) > BATCH:
         return None
     scores = torch.empty((len(rows), 2), dtype=torch.float64, device=rows.params.device)
+    for size in dict.fromkeys(sizes):
+        alike = [i for i, each in enumerate(sizes) if each == size]
 
-    def work(part: slice) -> None:
-        x, y = clients.samples(torch.stack(held[part]))
-        with torch.no_grad():
-            output = outputs(trainer, rows[part], x, clients.numbers[part])
-            weight = () if by_class is None else (by_class[part].gather(1, y),)
-            scores[part] = vmap(partial(_counts, trainer))(output, y, *weight)
-        if answers is not None:
-            for i, one, mine in zip(range(part.start, part.stop), output.to(trainer.model.dtype), y, strict=True):
-                answers[i] = [(one, mine)]
+        def work(part: slice, size: int = size, alike: Sequence[int] = alike) -> None:
+            here = alike[part]
+            # A slice of all is a view, where positions would copy the models.
+            index = part if len(alike) == len(rows) else torch.tensor(here, device=rows.params.device)
+            x, y = clients.samples(torch.stack([held[i] for i in here]))
+            with torch.no_grad():
+                output = outputs(trainer, rows[index], x, [clients.numbers[i] for i in here])
+                weight = () if by_class is None else (by_class[index].gather(1, y),)
+                scores[index] = vmap(partial(_counts, trainer))(output, y, *weight) / size
+            if answers is not None:
+                for i, one, mine in zip(here, output.to(trainer.model.dtype), y, strict=True):
+                    answers[i] = [(one, mine)]
 
-    trainer.in_chunks(len(rows), work)
-    return scores / size
+        trainer.in_chunks(len(alike), work)
+    return scores
 
 
 def outputs(trainer: Trainer, rows: Rows, x: Tensor, numbers: Sequence[int]) -> Tensor:
