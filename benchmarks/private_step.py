@@ -31,7 +31,7 @@ SAMPLES = 500
 MIB = 1 << 20
 # model, shape of a sample, clients, batch, steps
 CPU = [("mlp", (8, 8), 20, 100, 10), ("cnn-small", (8, 8), 20, 50, 2), ("cnn", (28, 28), 2, 20, 1)]
-GPU = [("mlp", (8, 8), 60, 100, 50), ("cnn-small", (28, 28), 60, 100, 20), ("cnn", (28, 28), 20, 100, 10)]
+GPU = [("mlp", (8, 8), 20, 100, 5), ("cnn-small", (28, 28), 20, 100, 5), ("cnn", (28, 28), 20, 100, 2)]
 
 
 def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int, device: str, repeats: int) -> None:
