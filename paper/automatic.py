@@ -53,9 +53,7 @@ def _against(table: str, ours: Scores) -> list[str]:
     found = {row: scores for row, scores in found.items() if scores}
     if not found:
         return [NOT_RUN] * 3
-    brief = {
-        row: _mean(max(one["curve"][: AUTO_ROUNDS + 1]) for one in scores.values()) for row, scores in found.items()
-    }
+    brief = {row: _mean(max(one["curve"][:AUTO_ROUNDS]) for one in scores.values()) for row, scores in found.items()}
     whole = {row: _mean(one["best"] for one in scores.values()) for row, scores in found.items()}
     first, best = _highest(brief), _highest(whole)
     return [f"{brief[first]:.2f} ({first.name})", f"{whole[best]:.2f} ({best.name})", difference(ours, found[best])]

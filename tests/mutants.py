@@ -527,8 +527,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/autoamp.py",
-        '(message["asked"].params > 0) & (noise == 0)',
-        'message["asked"].params > 0',
+        'asked.where(noise == 0, 0)',
+        'asked',
         "tests/methods/test_under_privacy.py -k loss",
     ),
     Mutant(
@@ -558,7 +558,7 @@ MUTANTS = (
     ),
     Mutant(
         "methods/autoamp.py",
-        "if len(two) or stuck.any() else state",
+        "if len(two) or sure.any() else state",
         "if len(two) else state",
         "tests/methods/test_autoamp.py -k rules_differ",
     ),
@@ -567,6 +567,18 @@ MUTANTS = (
         'w = rows["w"].put(where, reply["w"]).put(two, whole)',
         'w = rows["w"].put(where, reply["w"])',
         "tests/methods/test_autoamp.py -k probe_from_one",
+    ),
+    Mutant(
+        "methods/autoamp.py",
+        "for half in (mine, 3 - mine)",
+        "for half in (mine, mine)",
+        "tests/methods/test_autoamp.py -k second_look",
+    ),
+    Mutant(
+        "methods/autoamp.py",
+        'sure = (rows["doubted"].params[where] > 0) & better_alone(reply["loss"].params)',
+        'sure = rows["doubted"].params[where] > 0',
+        "tests/methods/test_autoamp.py -k labels_are_wrong",
     ),
     Mutant(
         "methods/attention/misfit.py",

@@ -3,10 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedamp
-from fedamp.methods import make_method
+from fedamp.data.clients import Clients
+from fedamp.methods import AutoAMP, make_method
 from fedamp.methods.attention.bias_variance import collaboration
+from fedamp.models.flat_model import FlatModel
+from fedamp.training.batches import Batching
+from fedamp.training.config import TrainingConfig
+from fedamp.training.optimizers import Optimizer
+from fedamp.training.trainer import Trainer
 from helpers import Federation, assert_states_equal, data, mlp
 
 SIZES = (12, 20, 16, 30, 24)
@@ -93,11 +100,35 @@ def test_opposed_clients_do_not_listen_to_each_other(count):
 def test_clients_whose_rules_differ_end_up_alone():
     """After one round they look as if they could share; later their cloud models stop fitting them."""
     clients = silos([rule(seed) for seed in range(1, 5)])
-    result = fedamp.run(clients=clients, method="autoamp", rounds=17, **QUICK)
+    result = fedamp.run(clients=clients, method="autoamp", rounds=18, **QUICK)
     before, after = (np.asarray(xi).diagonal().mean() for xi in (result.xi[10], result.xi[-1]))
     assert before < 0.8
     assert after > 0.9
     assert any("fits its samples no better" in event for line in result.history for event in line["events"])
+
+
+def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
+    """Their cloud models stop fitting them too: a second look shows that alone they would not fit better."""
+    looks, plain = [], AutoAMP.left_alone
+    monkeypatch.setattr(AutoAMP, "left_alone", lambda *given: looks.append(plain(*given)) or looks[-1])
+    clients = silos([rule(1)] * 4)
+    result = fedamp.run(clients=clients, method="autoamp", rounds=18, label_noise=0.3, **QUICK)
+    assert len(looks) == 1  # in round 17, and in no other
+    assert np.array_equal(result.xi[2], result.xi[-1])
+    assert not any("fits its samples no better" in event for line in result.history for event in line["events"])
+
+
+def test_a_second_look_is_at_samples_that_were_not_trained_on():
+    """Alone the loss on the other half falls if there is a rule to learn, and rises if labels mean nothing."""
+    torch.manual_seed(0)
+    x, u = torch.randn(200, 8).double(), nn.Linear(8, 2).double()
+    chance = torch.randint(2, (200,))
+    for y, size, falls in (((x[:, 0] > 0).long(), 50, True), (chance, 50, False), (chance, 3, None)):
+        clients = Clients(x, y, tuple(each[:size] for each in torch.arange(200).split(50)), (0, 1, 2, 3))
+        trainer = Trainer(FlatModel(u), TrainingConfig(Optimizer("adam", 0.05), Batching(10, epochs=5)))
+        rows, none = trainer.model.row().repeat(4), torch.zeros(4, 1, dtype=torch.float64)
+        left = AutoAMP().left_alone(rows, none, trainer.local(clients, 17))
+        assert (left == 1).all() if falls is None else ((left < 1) == falls).all()
 
 
 def test_a_poisoned_client_is_not_heard():

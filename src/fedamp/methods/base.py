@@ -146,15 +146,14 @@ def proximal(w: Tensor, grad: Grad, anchor: Tensor, strength: Tensor) -> Tensor:
     return torch.addcmul(grad(w), strength, w - anchor)
 
 
-def with_noise(state: State) -> State:
-    """Return the server's state with `noise` `(m, 1)`, how noisy privacy has made each model; 0 if it has none yet.
+def with_zeros(state: State, *names: str) -> State:
+    """Return the server's state with these numbers, `(m, 1)` each; 0 where it has none yet.
 
-    Such is the first one, and one that an earlier version saved.
+    Such is the first one, and one that an earlier version saved. `noise`: how noisy privacy has made each model.
     """
-    if "noise" in state.rows:
-        return state
     w = state.rows["w"].params
-    return state.replace(rows={"noise": Rows.of(torch.zeros((len(w), 1), dtype=torch.float64, device=w.device))})
+    zero = Rows.of(torch.zeros((len(w), 1), dtype=torch.float64, device=w.device))
+    return state.replace(rows={name: zero for name in names if name not in state.rows})
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fedamp.errors import UserError
 from fedamp.fields import about
 from fedamp.methods.advice import advice
 from fedamp.methods.attention import listening
-from fedamp.methods.base import Local, Method, proximal, with_noise
+from fedamp.methods.base import Local, Method, proximal, with_zeros
 from fedamp.rows import Message, Rows, State
 
 
@@ -120,13 +120,13 @@ class MessagePassing(Method):
 
     def server_init(self, w: Rows) -> State:
         """Keep every client's last model and its noise: it stays a message while the client is absent."""
-        return with_noise(State(len(w), rows={"w": w}))
+        return with_zeros(State(len(w), rows={"w": w}), "noise")
 
     def server_send(self, state: State, k: int) -> tuple[State, Message]:
         """Mix the cloud models (Eq. 5); what a client needs of the schedule travels with them."""
         w = state.rows["w"]
         asked = paper_alpha(k, self.alpha_every) if isinstance(self.alpha, str) else self.alpha
-        xi, facts = self.collaboration_weights(w.params, with_noise(state).rows["noise"].params, asked)
+        xi, facts = self.collaboration_weights(w.params, with_zeros(state, "noise").rows["noise"].params, asked)
         shared = {"alpha_asked": asked, **facts}
         strength = w.params.new_full((len(w), 1), self.lam / facts["alpha"])
         state = state.replace(pairs={"xi": xi}, shared={name: _fact(v) for name, v in shared.items()})
@@ -134,7 +134,7 @@ class MessagePassing(Method):
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Store the present clients' models, and how noisy they are."""
-        rows = with_noise(state).rows
+        rows = with_zeros(state, "noise").rows
         return state.replace({name: rows[name].put(present, reply[name]) for name in ("w", "noise")})
 
     def client_init(self, w: Rows) -> State:

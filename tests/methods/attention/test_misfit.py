@@ -2,7 +2,7 @@
 
 import torch
 
-from fedamp.methods.attention.misfit import FIRST, asked, noted, stalled
+from fedamp.methods.attention.misfit import ALONE, FIRST, asked, better_alone, noted, questions, stalled
 
 
 def column(*values: float) -> torch.Tensor:
@@ -48,3 +48,11 @@ def test_clients_are_judged_by_their_own_rounds():
     played = column(FIRST - 1, 2 * FIRST - 1, 2 * FIRST - 2)
     losses = torch.tensor([[1.0, 0.0], [1.0, 0.9], [1.0, 0.9]], dtype=torch.float64)
     assert stalled(column(0.9, 0.9, 0.9), losses, played)[:, 0].tolist() == [False, True, False]
+
+
+def test_who_is_in_doubt_is_asked_to_look_a_second_time():
+    assert questions(column(0, 3, 15, 16), column(0, 0, 0, 1))[:, 0].tolist() == [1, 0, 1, 2]
+
+
+def test_who_is_left_with_less_than_a_share_is_better_off_alone():
+    assert better_alone(column(ALONE - 0.01, ALONE + 0.01, 1.2))[:, 0].tolist() == [True, False, False]
