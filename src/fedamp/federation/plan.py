@@ -17,7 +17,7 @@ from fedamp.methods import METHODS, Method
 from fedamp.records.differences import differences, flat
 from fedamp.runs.parts import method_of
 
-PROTOCOL = 2
+PROTOCOL = 3
 """What all sides must have in common; their versions may differ, so that silos can be upgraded one after another.
 
 Raise it when sides before and after a change would misunderstand each other or compute different things: when what
