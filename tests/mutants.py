@@ -527,8 +527,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/autoamp.py",
-        'asked.where(noise == 0, 0)',
-        'asked',
+        "answer.where(noise == 0, 0)",
+        "answer",
         "tests/methods/test_under_privacy.py -k loss",
     ),
     Mutant(
@@ -558,7 +558,7 @@ MUTANTS = (
     ),
     Mutant(
         "methods/autoamp.py",
-        "if len(two) or sure.any() else state",
+        "if len(two) or sharper else state",
         "if len(two) else state",
         "tests/methods/test_autoamp.py -k rules_differ",
     ),
@@ -569,15 +569,15 @@ MUTANTS = (
         "tests/methods/test_autoamp.py -k probe_from_one",
     ),
     Mutant(
-        "methods/autoamp.py",
+        "methods/attention/misfit.py",
         "for half in (mine, 3 - mine)",
         "for half in (mine, mine)",
         "tests/methods/test_autoamp.py -k second_look",
     ),
     Mutant(
-        "methods/autoamp.py",
-        'sure = (rows["doubted"].params[where] > 0) & better_alone(reply["loss"].params)',
-        'sure = rows["doubted"].params[where] > 0',
+        "methods/attention/misfit.py",
+        '((fit["doubted"] > 0) & better_alone(answer))',
+        '(fit["doubted"] > 0)',
         "tests/methods/test_autoamp.py -k labels_are_wrong",
     ),
     Mutant(

@@ -7,8 +7,10 @@ from torch import nn
 
 import fedamp
 from fedamp.data.clients import Clients
-from fedamp.methods import AutoAMP, make_method
+from fedamp.methods import make_method
+from fedamp.methods.attention import misfit
 from fedamp.methods.attention.bias_variance import collaboration
+from fedamp.methods.attention.misfit import left_alone
 from fedamp.models.flat_model import FlatModel
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
@@ -109,8 +111,8 @@ def test_clients_whose_rules_differ_end_up_alone():
 
 def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
     """Their cloud models stop fitting them too: a second look shows that alone they would not fit better."""
-    looks, plain = [], AutoAMP.left_alone
-    monkeypatch.setattr(AutoAMP, "left_alone", lambda *given: looks.append(plain(*given)) or looks[-1])
+    looks, plain = [], misfit.left_alone
+    monkeypatch.setattr(misfit, "left_alone", lambda *given: looks.append(plain(*given)) or looks[-1])
     clients = silos([rule(1)] * 4)
     result = fedamp.run(clients=clients, method="autoamp", rounds=18, label_noise=0.3, **QUICK)
     assert len(looks) == 1  # in round 17, and in no other
@@ -127,7 +129,7 @@ def test_a_second_look_is_at_samples_that_were_not_trained_on():
         clients = Clients(x, y, tuple(each[:size] for each in torch.arange(200).split(50)), (0, 1, 2, 3))
         trainer = Trainer(FlatModel(u), TrainingConfig(Optimizer("adam", 0.05), Batching(10, epochs=5)))
         rows, none = trainer.model.row().repeat(4), torch.zeros(4, 1, dtype=torch.float64)
-        left = AutoAMP().left_alone(rows, none, trainer.local(clients, 17))
+        left = left_alone(rows, none, trainer.local(clients, 17))
         assert (left == 1).all() if falls is None else ((left < 1) == falls).all()
 
 

@@ -21,14 +21,14 @@ from fedamp.fields import about
 from fedamp.methods.advice import probe_advice
 from fedamp.methods.attention import listening
 from fedamp.methods.attention.bias_variance import FAR, collaboration
-from fedamp.methods.attention.misfit import PASSES, SECOND_LOOK, better_alone, noted, questions, stalled
+from fedamp.methods.attention.misfit import FIT, answers, judged, questions
 from fedamp.methods.base import ABOUT, SPECTRUM, Local, Method, proximal, with_zeros
 from fedamp.rows import Message, Rows, State
 
 HALVES = 2
 FACTS = ("noise", "noise_share", "rank")
-FIT = ("doubted", "sharper")
-"""Whose cloud model seems to have stopped fitting it, and for whom a second look has shown it."""
+NUMBERS = ("played", "samples", "noise", "gain", "far", "opposed", "doubted", "sharper")
+"""What the server knows of each client, `(m, 1)` each."""
 SHARPER = 100.0
 """Times that squared bias counts more for a client whose cloud model stops fitting it: it then listens to none but
 those who are measurably the same."""
@@ -70,7 +70,7 @@ class AutoAMP(Method):
         """Keep the first model as the common start of all probes, and room for what clients send."""
         zero = torch.zeros((len(w), 1), dtype=torch.float64, device=w.params.device)
         rows = {"w": w, "first": w, "second": w, "losses": Rows.of(zero.repeat(1, 2))}
-        rows |= dict.fromkeys(("played", "samples", "noise", "gain", "far", "opposed", *FIT), Rows.of(zero))
+        rows |= dict.fromkeys(NUMBERS, Rows.of(zero))
         shared = {"start": w.mean(), **dict.fromkeys((*FACTS, SPECTRUM), Rows.of(zero[:1]))}
         return State(len(w), rows, {"xi": torch.eye(len(w)).to(zero)}, shared)
 
@@ -82,34 +82,32 @@ class AutoAMP(Method):
         if len(probing):
             u = u.put(probing, state.shared["start"].repeat(len(probing)))
         half = torch.where(played < HALVES, played + 1, 0.0)
-        asked = questions(played, with_zeros(state, *FIT).rows["doubted"].params)
+        asked = questions(played, with_zeros(state, *NUMBERS).rows["doubted"].params)
         return state, {"u": u, "half": Rows.of(half), "asked": Rows.of(asked)}
 
     def server_receive(self, state: State, reply: Message, present: Tensor) -> State:
         """Take up models; of those who probe the half models, whose mean is a client's first own model."""
-        rows, where = with_zeros(state, "noise", *FIT).rows, present.nonzero()[:, 0].to(state.rows["w"].params.device)
-        played, losses = rows["played"].params[where], rows["losses"].params[where]
+        rows, where = with_zeros(state, *NUMBERS).rows, present.nonzero()[:, 0].to(state.rows["w"].params.device)
+        played = rows["played"].params[where]
         one, two = where[played[:, 0] == 0], where[played[:, 0] == 1]
         first = rows["first"].put(one, reply["w"][played[:, 0] == 0])
         second = rows["second"].put(two, reply["w"][played[:, 0] == 1])
         whole = Rows((first[two].params + second[two].params) / 2, (first[two].buffers + second[two].buffers) / 2)
-        sure = (rows["doubted"].params[where] > 0) & better_alone(reply["loss"].params)
-        new = {"samples": reply["samples"].params, "losses": noted(reply["loss"].params, losses, played)}
-        sharper = rows["sharper"].params[where] + sure
-        stuck = stalled(reply["loss"].params, losses, played) & (sharper == 0)
-        new |= {"sharper": sharper, "doubted": stuck.double(), "played": played + 1}
+        fit = {name: rows[name].params[where] for name in FIT}
+        new = judged(reply["loss"].params, fit, played) | {"samples": reply["samples"].params, "played": played + 1}
+        sharper = (new["sharper"] > fit["sharper"]).any()
         new |= {"noise": rows["noise"].params[where] + reply["noise"].params.where(played < HALVES, 0)}
         w = rows["w"].put(where, reply["w"]).put(two, whole)
         kept = {name: rows[name].put(where, Rows.of(value)) for name, value in new.items()}
         state = state.replace({"w": w, "first": first, "second": second, **kept})
-        return self.who_listens_to_whom(state) if len(two) or sure.any() else state
+        return self.who_listens_to_whom(state) if len(two) or sharper else state
 
     def who_listens_to_whom(self, state: State) -> State:
         """Return the state with the weights of all who have probed; the others keep to themselves.
 
         Late clients probe from the same start as everyone did, so that their half models compare with the others'.
         """
-        rows, xi = with_zeros(state, "noise").rows, torch.eye(state.num_clients).to(state.pairs["xi"])
+        rows, xi = with_zeros(state, *NUMBERS).rows, torch.eye(state.num_clients).to(state.pairs["xi"])
         done = (rows["played"].params[:, 0] >= HALVES).nonzero()[:, 0]
         a, b, samples, noise = (rows[name].params[done] for name in ("first", "second", "samples", "noise"))
         bias_weight = self.bias_weight * SHARPER ** rows["sharper"].params[done, 0].clamp(max=1)
@@ -132,34 +130,13 @@ class AutoAMP(Method):
 
         Whose samples are protected answers no question about its fit: `attention.misfit`.
         """
-        u, half, asked = message["u"], message["half"].params, message["asked"].params
+        u, half = message["u"], message["half"].params
         strength = torch.where(half > 0, 0.0, self.pull / local.sizes).to(u.params)
-        doubted = asked == SECOND_LOOK
-        left = self.left_alone(u, strength, local.at_home()) if doubted.any() else None
+        answer = answers(message["asked"].params, u, strength, local.at_home())
         w = local.part(half).run(u, proximal, anchor=u.params, strength=strength)
         noise = local.noise()
-        asked = asked.where(noise == 0, 0)
-        loss = local.loss(u).double().where(asked > 0, 0) if asked.any() else torch.zeros_like(half)
-        if left is not None:
-            loss = left.where(doubted & (asked > 0), loss)
-        numbers = {"loss": loss, "samples": local.sizes.double(), "noise": noise}
+        numbers = {"loss": answer.where(noise == 0, 0), "samples": local.sizes.double(), "noise": noise}
         return state.replace(rows={"w": w}), {"w": w, **{name: Rows.of(value) for name, value in numbers.items()}}
-
-    def left_alone(self, u: Rows, strength: Tensor, local: Local) -> Tensor:
-        """Return the share of its cloud model's loss that each client is left with when it goes on alone, `(n, 1)`.
-
-        It trains on one half of its samples and is judged on the other, and the other way round. Who has too few
-        samples for two halves can't be judged, and is left with all of it.
-        """
-        before, after = torch.zeros_like(strength).double(), torch.zeros_like(strength).double()
-        for mine in (1, 2):
-            here, there = (local.part(torch.full_like(strength, half)) for half in (mine, 3 - mine))
-            w = u
-            for number in range(1, PASSES + 1):
-                w = here.again(number).run(w, proximal, anchor=u.params, strength=strength)
-            before, after = before + there.loss(u), after + there.loss(w)
-        left = after / before.clamp(min=torch.finfo(before.dtype).tiny)
-        return left.where(there.sizes < local.sizes, 1)
 
     def client_models(self, state: State, message: Message) -> dict[str, Rows]:
         """Score the client's model and its cloud model; who still probes has none yet, and keeps to its own."""

@@ -16,9 +16,17 @@ lets it fall no further: that is no misfit, and to listen to fewer then would ma
 be free: it would have to be noised too, and paid for.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
+from fedamp.methods.base import Local, proximal
+from fedamp.rows import Rows
+
+FIT = ("losses", "doubted", "sharper")
+"""What is known of a client's fit, a row each: its first and its last loss `(m, 2)`; whether it is in doubt, and how
+often a second look has shown that it is badly fitted, `(m, 1)`."""
 FIRST = 8
 """Rounds of a client before its loss is compared: before that it falls for everyone."""
 STALLED = 2 / 3
@@ -50,6 +58,43 @@ def stalled(loss: Tensor, losses: Tensor, played: Tensor) -> Tensor:
 def questions(played: Tensor, doubted: Tensor) -> Tensor:
     """Return what each client is asked for in its next round, `(m, 1)`: nothing, its loss, or to look a second time."""
     return asked(played).to(doubted).where(doubted == 0, SECOND_LOOK)
+
+
+def answers(asked: Tensor, u: Rows, strength: Tensor, local: Local) -> Tensor:
+    """Return what clients answer, `(n, 1)`: the loss of their cloud models, what they are left with alone, or 0.
+
+    `asked` is what `questions` returned. Nothing is protected here: who protects its samples must not send it.
+    """
+    answer = torch.zeros_like(asked)
+    if asked.any():
+        answer = local.loss(u).to(asked).where(asked > 0, 0)
+    if (asked == SECOND_LOOK).any():
+        answer = left_alone(u, strength, local).where(asked == SECOND_LOOK, answer)
+    return answer
+
+
+def judged(answer: Tensor, fit: Mapping[str, Tensor], played: Tensor) -> dict[str, Tensor]:
+    """Return what is known of clients' fit, `FIT`, now that they have answered."""
+    sharper = fit["sharper"] + ((fit["doubted"] > 0) & better_alone(answer))
+    stuck = stalled(answer, fit["losses"], played) & (sharper == 0)
+    return {"losses": noted(answer, fit["losses"], played), "doubted": stuck.double(), "sharper": sharper}
+
+
+def left_alone(u: Rows, strength: Tensor, local: Local) -> Tensor:
+    """Return the share of its cloud model's loss that each client is left with when it goes on alone, `(n, 1)`.
+
+    It trains on one half of its samples and is judged on the other, and the other way round. Who has too few samples
+    for two halves can't be judged, and is left with all of it. `strength` `(n, 1)` is the pull to u.
+    """
+    before, after = torch.zeros_like(strength).double(), torch.zeros_like(strength).double()
+    for mine in (1, 2):
+        here, there = (local.part(torch.full_like(strength, half)) for half in (mine, 3 - mine))
+        w = u
+        for number in range(1, PASSES + 1):
+            w = here.again(number).run(w, proximal, anchor=u.params, strength=strength)
+        before, after = before + there.loss(u), after + there.loss(w)
+    left = after / before.clamp(min=torch.finfo(before.dtype).tiny)
+    return left.where(there.sizes < local.sizes, 1)
 
 
 def better_alone(left: Tensor) -> Tensor:
