@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fedamp.federation.silo import app, connect
-from fedamp.federation.silo.ledger import PUBLIC, Ledger
+from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.federation.wire.phrases import TRAINED_ENOUGH
 from fedamp.records.reading import read_lines
 from federation.inprocess import Local, plan_of, write_silos
 from federation.provisioned import NAMES
@@ -25,7 +26,7 @@ def test_after_its_last_round_it_is_absent_and_not_bad(tmp_path):
     record = local.serve()
     lines = read_lines(tmp_path / "record/rounds.jsonl")
     assert [line["present"] for line in lines[1:5]] == [[True] * 3] * 2 + [[True, False, True]] * 2
-    assert [line["absent"] for line in lines[3:5]] == [{"silo-1": PUBLIC}] * 2
+    assert [line["absent"] for line in lines[3:5]] == [{"silo-1": TRAINED_ENOUGH}] * 2
     standing = record.state.standing(local.federation.members[1].key)
     assert (standing.strikes, standing.aside, standing.since, standing.accepted) == (0, False, 3, 2)
     log = (local.houses[1].folder / "log.txt").read_text()
@@ -92,7 +93,7 @@ def test_a_silo_that_has_no_rounds_left_does_not_join(tmp_path):
     local = limited(tmp_path, 1)
     Ledger(local.houses[1].folder).count()
     local.serve()
-    assert f"silo-1 is not let in: {PUBLIC}" in (tmp_path / "record/log.txt").read_text()
+    assert f"silo-1 is not let in: {TRAINED_ENOUGH}" in (tmp_path / "record/log.txt").read_text()
 
 
 @pytest.mark.parametrize("most", [None, 7])

@@ -10,9 +10,10 @@ import pytest
 from fedamp.errors import UserError
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_account import Account, Before, Promise
-from fedamp.federation.silo.privacy_ledger import EXPOSED, LOST, SPENT, PrivacyLedger
+from fedamp.federation.silo.privacy_ledger import EXPOSED, LOST, PrivacyLedger
 from fedamp.federation.silo.privacy_words import in_numbers, in_words
 from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.federation.wire.phrases import SPENT_PRIVACY
 from fedamp.privacy.account import epsilon
 from fedamp.privacy.events import Event
 
@@ -68,7 +69,7 @@ def test_what_would_exceed_the_limit_is_not_spent(tmp_path):
     before = ledger.account()
     with pytest.raises(UnwillingError) as told:
         ledger.check()
-    assert told.value.public == SPENT == "it has spent the privacy that it allows itself"
+    assert told.value.public == SPENT_PRIVACY == "it has spent the privacy that it allows itself"
     assert f"epsilon {epsilon(times(3), 1e-5):.4g} of {limit:g} is spent (delta 1e-05)" in str(told.value)
     with pytest.raises(UnwillingError):
         ledger.spend(4, ROUND)

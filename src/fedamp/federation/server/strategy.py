@@ -18,15 +18,8 @@ from fedamp.federation.server.outbox import Outbox
 from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
-from fedamp.federation.wire.messages import (
-    LOST_MEMORY,
-    OLDER_SERVER,
-    by_sender,
-    check_willing,
-    metrics_of,
-    newest_of,
-    version_of,
-)
+from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of, newest_of, version_of
+from fedamp.federation.wire.phrases import LOST_MEMORY, OLDER_SERVER
 
 LAST_PATIENCE = 120.0
 """Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""

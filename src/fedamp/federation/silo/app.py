@@ -28,6 +28,7 @@ from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import rotation
 from fedamp.federation.silo import diary, kept_models
 from fedamp.federation.silo.alone import against_alone, begins_late
+from fedamp.federation.silo.kept_replies import digest_of
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_ledger import EXPOSED, PrivacyLedger
 from fedamp.federation.silo.privacy_words import spent_text
@@ -178,20 +179,26 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
     k, accepted = int(config["server-round"]), int(config["accepted"])  # type: ignore[arg-type]
     anew = bool(config.get("anew", False))
-    silo.heed(str(config["life"]), int(config["serial"]))  # type: ignore[arg-type]
+    life = str(config["life"])
+    silo.heed(life, int(config["serial"]))  # type: ignore[arg-type]
     _take(silo, house, message)
-    house.check(accepted)
     received = decode(arrays, silo.templates()[0])
+    asked = digest_of(life, k, accepted, anew, received)
+    if repeated := silo.answered(asked) is not None:
+        house.log(f"round {k}: the server asks for the same again, and gets the same reply; it costs nothing")
+    else:
+        house.check(accepted)
     if begins_late(silo, accepted):
         house.log(f"training alone begins in round {k}, from the first model: it has missed the rounds before")
     _log_changes(silo, house, k)
     _log_anew(silo, house, accepted, anew)
-    reply, metrics = silo.play(k, accepted, received, anew)
-    trained = house.ledger.count()  # before anything leaves the silo
+    reply, metrics = silo.play(k, accepted, received, anew, asked)
+    if not repeated or house.privacy.uncounted():
+        house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
     _log_privacy(silo, house, k)
     _log_alone(silo, house, k, received)
-    if trained == house.max_rounds:
+    if (trained := house.ledger.trained) == house.max_rounds:
         house.log(f"round {k}: this was the last of the {trained} rounds that --max-rounds allows; it trains no more")
     return RecordDict({"arrays": encode(reply), "metrics": MetricRecord(dict(metrics)), **_about(message)})
 

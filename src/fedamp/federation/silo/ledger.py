@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.federation.wire.phrases import TRAINED_ENOUGH
 from fedamp.files import read_json, write_json
 
 LEDGER = "ledger.json"
-PUBLIC = "it has trained as many rounds as it allows itself"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Ledger:
         """Raise if no further round is allowed."""
         if self.limit is not None and self.trained >= self.limit:
             raise UnwillingError(
-                PUBLIC,
+                TRAINED_ENOUGH,
                 f"it has trained {self.trained} rounds, and --max-rounds is {self.limit}; to go on, start it with more",
             )
 

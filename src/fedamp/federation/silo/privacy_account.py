@@ -44,6 +44,8 @@ class SpentRound:
     time: str
     spending: Spending
     epsilon: float | None  # of all so far, this one included; None: there was nobody to compute it
+    asked: str | None = None  # digest of the server's message
+    reply: str | None = None  # digest of the answer: the same message again gets the same answer, and costs nothing
 
 
 @dataclass(frozen=True)

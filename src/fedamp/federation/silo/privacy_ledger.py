@@ -1,6 +1,6 @@
 """A silo's privacy ledger, a file of its own: what was promised, and what has been spent of it.
 
-run/privacy.json   a round is in it before anything of the round is kept or leaves, so that it never holds less than
+run/privacy.json   a round is in it before anything of the round is used or leaves, so that it never holds less than
                    what left, whenever the machine stops; no server, restart or repeated round can take from it
 
 Only `fedamp silo up` begins one (`protection`): a silo that has lost its ledger waits for its operator.
@@ -19,11 +19,11 @@ from fedamp.federation.moments import now
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_account import Account, Before, Promise, SpentRound, check_steps
 from fedamp.federation.silo.unwilling import UnwillingError
+from fedamp.federation.wire.phrases import SPENT_PRIVACY
 from fedamp.files import read_json, write_json
 from fedamp.privacy.events import Spending
 
 LEDGER = "privacy.json"
-SPENT = "it has spent the privacy that it allows itself"
 LOST = "it does not know what it has spent of its privacy"
 EXPOSED = "what it sends would not be protected as it has promised"
 CURE = (
@@ -104,8 +104,10 @@ class PrivacyLedger:
         trained, here = Ledger(self.folder).trained, account.counted + len(account.rounds)
         return f"{trained} rounds have left this silo, and {here} are accounted for" if trained > here else ""
 
-    def spend(self, k: int, spending: Spending) -> float | None:
-        """Write down what round k has cost, before anything of it is kept or leaves; return the epsilon spent in all.
+    def spend(self, k: int, spending: Spending, asked: str | None = None, reply: str | None = None) -> float | None:
+        """Write down what round k has cost, before its state is used or leaves; return the epsilon spent in all.
+
+        `asked` is the digest of the message, and `reply` that of the answer, which may be sent again for nothing.
 
         If that would be more than was promised, it is not spent, and the round must be forgotten. It is kept in mind,
         so that no other one is trained in vain.
@@ -120,9 +122,22 @@ class PrivacyLedger:
             except UnwillingError:
                 self._write(replace(account, unfitting=spending))
                 raise
-            spent = SpentRound(k, now(), spending, epsilon)
+            spent = SpentRound(k, now(), spending, epsilon, asked, reply)
             self._write(replace(account, rounds=(*account.rounds, spent)))
             return epsilon
+
+    def paid(self, asked: str) -> str | None:
+        """Return the digest of the answer to a message that was paid for; None if none was."""
+        return next((each.reply for each in reversed(self.account().rounds) if each.asked == asked), None)
+
+    def last_asked(self, number: int) -> list[str]:
+        """Return the digests of the messages of the last rounds."""
+        return [each.asked for each in self.account().rounds[-number:] if each.asked is not None]
+
+    def uncounted(self) -> bool:
+        """Return whether a round was paid for that run/ledger.json has not counted: the silo was killed in between."""
+        account = self.account()
+        return Ledger(self.folder).trained < account.counted + len(account.rounds)
 
     def _write(self, account: Account) -> None:
         write_json(self.path, replace(account, spent=account.epsilon_if_known()).to_dict())
@@ -149,7 +164,7 @@ def _check(account: Account, spending: Spending, what: str) -> float | None:
     epsilon = account.epsilon(spending)
     if epsilon > limit:
         raise UnwillingError(
-            SPENT,
+            SPENT_PRIVACY,
             f"epsilon {account.epsilon():.4g} of {limit:g} is spent (delta {account.delta:g}), and {what} would bring "
             f"it to {epsilon:.4g}; this silo trains no more, unless its operator allows more (--dp-epsilon)",
         )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo import alone, diary, kept_models
+from fedamp.federation.silo.kept_replies import Answer, KeptReplies
 from fedamp.federation.silo.kept_setup import DataError, kept_setup
 from fedamp.federation.silo.known_rows import FILE, KnownRows
 from fedamp.federation.silo.memory import Memory
@@ -23,7 +24,7 @@ from fedamp.federation.silo.privacy_ledger import PrivacyLedger
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, NOT_PROTECTED, metric_names
-from fedamp.federation.wire.messages import LOST_MEMORY, OLDER_SERVER
+from fedamp.federation.wire.phrases import LOST_MEMORY, OLDER_SERVER
 from fedamp.files import read_json, write_json, write_whole
 from fedamp.privacy.promise import Privacy
 from fedamp.records.summaries import finite
@@ -70,33 +71,51 @@ class Silo:
             raise UnwillingError("it got an old message", "an old message arrived and was ignored", newest)
         self.memory.note(life, serial)
 
-    def play(self, k: int, accepted: int, message: Message, anew: bool = False) -> tuple[Message, dict[str, float]]:
-        """Train for round k from the state that the server accepted last; return the reply and the metrics.
+    def play(
+        self, k: int, accepted: int, message: Message, anew: bool = False, asked: str | None = None
+    ) -> tuple[Message, dict[str, float]]:
+        """Answer round k's message, from the state that the server accepted last; return the reply and the metrics.
 
-        What it costs in privacy is written down before anything of the round is kept: a state that is kept could be
-        what the next reply is made of, though this one never left.
+        A private silo that has answered the message with the digest `asked` before does not train: the same reply
+        leaves again, and its state becomes what it was then.
         """
-        method, trainer, clients = self.setup.method, self._trainer(), self.setup.clients
-        message, forgot = self.here(message), {"forgot": 1.0} if self.forgot(accepted) else {}
-        state = self.state(accepted, message, anew)
+        message = self.here(message)
         with use_threads(self.setup.choice.threads):
-            scores = self._scores("first.", self._models(state, message)) if accepted == 0 and not anew else {}
-            clock = time.perf_counter()
-            local = trainer.local(clients, k)
-            state, reply = method.client_update(state, message, local)
-            seconds = time.perf_counter() - clock
-            if self.privacy is not None:
-                self.privacy.spend(k, local.spent[0])
-            models = self._models(state, message)
-            scores |= self._scores("", models)
-        losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
-        self.memory.save(k, state, began_from=accepted)
+            answer = self.answered(asked) or self._train(k, accepted, message, anew, asked)
+            models = self._models(answer.state, message)
+            metrics = {**answer.metrics, **(scores := self._scores("", models))}
+        self.memory.save(k, answer.state, began_from=accepted)
         self._keep(models, scores, {entry: k - 1 if entry == "received" else k for entry in models})
         kept_models.keep_round(self.models, k, models)
         self._keep_best(k, scores)
-        metrics = {**self._counts(), "train-seconds": seconds, **losses, **scores, **forgot}
-        diary.note_round(self.models.parent, k, trainer.task.metric, metrics)
-        return reply, self._leaving(metrics)
+        diary.note_round(self.models.parent, k, self.setup.trainer.task.metric, metrics)
+        return answer.reply, self._leaving(metrics)
+
+    def answered(self, asked: str | None) -> Answer | None:
+        """Return the answer to the message with this digest, if it was given before and is kept."""
+        if self.privacy is None or asked is None:
+            return None
+        found = KeptReplies(self.privacy).find(asked)
+        if found is None:
+            return None
+        state = alone.joined(self, State(1, self.here(found.state.rows)))
+        return replace(found, state=state, reply=self.here(found.reply))
+
+    def _train(self, k: int, accepted: int, message: Message, anew: bool, asked: str | None) -> Answer:
+        """Train for round k, and pay for it."""
+        forgot = {"forgot": 1.0} if self.forgot(accepted) else {}
+        state = self.state(accepted, message, anew)
+        first = self._scores("first.", self._models(state, message)) if accepted == 0 and not anew else {}
+        clock = time.perf_counter()
+        local = self._trainer().local(self.setup.clients, k)
+        state, reply = self.setup.method.client_update(state, message, local)
+        seconds = time.perf_counter() - clock
+        losses = {"train-loss" + (f"-{name}" if name else ""): float(loss) for name, loss in local.losses.items()}
+        metrics = {**self._counts(), "train-seconds": seconds, **losses, **first, **forgot}
+        answer = Answer(state, reply, metrics)
+        if self.privacy is not None:
+            KeptReplies(self.privacy).pay(k, local.spent[0], asked, answer)
+        return answer
 
     def look(self, k: int, accepted: int, message: Message, anew: bool = False) -> dict[str, float]:
         """Take what the server sends after the last round, k: keep the models, and return their scores.
@@ -179,11 +198,10 @@ class Silo:
         If it is gone, the silo begins anew from what the server sends: always where the method never trains from what
         it kept, else when the server's operator has readmitted the silo.
         """
-        device, method = self.setup.w.params.device, self.setup.method
+        method = self.setup.method
         state = self.memory.load(accepted) if accepted else None
         if state is not None:
-            rows = {name: each.to(device) for name, each in state.rows.items()}
-            return alone.joined(self, State(1, rows))
+            return alone.joined(self, State(1, self.here(state.rows)))
         if accepted and method.remembers and not anew:
             kept = self.memory.rounds()
             raise UnwillingError(
@@ -196,8 +214,8 @@ class Silo:
             return alone.carried_over(self, method.client_anew(self.setup.w, message))
         return method.client_init(self.setup.w)
 
-    def here(self, message: Message) -> Message:
-        """Return a message on the silo's device."""
+    def here(self, message: Mapping[str, Rows]) -> dict[str, Rows]:
+        """Return rows on the silo's device."""
         device = self.setup.w.params.device
         return {name: rows.to(device) for name, rows in message.items()}
 

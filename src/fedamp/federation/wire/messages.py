@@ -12,10 +12,6 @@ from flwr.common.constant import ErrorCode
 from fedamp.federation.wire.encoding import RefusedError, one_line
 
 VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
-LOST_MEMORY = "it has lost its memory of earlier rounds"
-"""What a silo replies that can't go on from where the server is: its operator has to let it begin anew."""
-OLDER_SERVER = "the server goes on from an earlier round than it remembers"
-"""The same of one whose memory is newer than the server's: its operator has to rewind the federation."""
 UNREADABLE = 9000
 """Flower's error code, here: the reply came, but is not what a reply may be."""
 
