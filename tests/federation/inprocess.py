@@ -57,11 +57,15 @@ class LocalGrid(Grid):
     apps: dict[int, Callable[[Message, Context], Message]]
     tamper: Tamper = lambda number, reply: reply
     online: Callable[[], Iterable[int]] | None = None
+    since: Callable[[int], str] = lambda number: ""  # when a silo was connected
     sent: list[Message] = field(default_factory=list)
 
     def get_nodes(self):
         here = self.apps if self.online is None else self.online()
-        return [NodeInfo(node_id=100 + i, public_key=public_key(i), name=f"silo-{i}") for i in here]
+        return [
+            NodeInfo(node_id=100 + i, public_key=public_key(i), name=f"silo-{i}", last_activated_at=self.since(i))
+            for i in here
+        ]
 
     def get_node_ids(self):
         return [node.node_id for node in self.get_nodes()]
@@ -125,6 +129,7 @@ class Local:
     rules: Rules = field(default_factory=lambda: Rules(min_silos=1))
     tamper: Tamper = lambda number, reply: reply
     online: Callable[[], Iterable[int]] | None = None
+    since: Callable[[int], str] = lambda number: ""
     houses: dict[int, House] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,7 +145,7 @@ class Local:
 
     def grid(self) -> LocalGrid:
         apps = {i: make_client_app(lambda context, house=house: house) for i, house in self.houses.items()}
-        return LocalGrid(apps, self.tamper, self.online)
+        return LocalGrid(apps, self.tamper, self.online, self.since)
 
     def serve(self, rounds: int | None = None) -> Record:
         federation = self.federation

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fedamp.federation.silo.privacy_account import Before, Promise
 from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.privacy.account import epsilon
 from fedamp.privacy.events import Event
 from federation.inprocess import Local
 
@@ -23,6 +24,13 @@ def protect(local: Local, *numbers: int, **promised) -> None:
         house = local.houses[number]
         PrivacyLedger(house.folder).begin(replace(PROMISE, **promised), Before(), A_STEP)
         local.houses[number] = replace(house, private=True)
+
+
+def cost(local: Local, number: int, rounds: int) -> float:
+    """Return the epsilon that a silo spends in so many rounds."""
+    samples, config = local.houses[number].open(None).samples, local.plan.config
+    steps = rounds * config.epochs * -(-samples // config.batch_size)
+    return epsilon(Counter({Event(config.batch_size / samples, PROMISE.noise): steps}), PROMISE.delta)
 
 
 def lose_patience(monkeypatch) -> None:

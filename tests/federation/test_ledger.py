@@ -93,7 +93,7 @@ def test_a_silo_that_has_no_rounds_left_does_not_join(tmp_path):
     local = limited(tmp_path, 1)
     Ledger(local.houses[1].folder).count()
     local.serve()
-    assert f"silo-1 is not let in: {TRAINED_ENOUGH}" in (tmp_path / "record/log.txt").read_text()
+    assert f"silo-1 is out: {TRAINED_ENOUGH}" in (tmp_path / "record/log.txt").read_text()
 
 
 @pytest.mark.parametrize("most", [None, 7])

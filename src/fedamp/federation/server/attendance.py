@@ -18,6 +18,7 @@ from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, one_line
 from fedamp.federation.wire.identity import identity_of
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of
+from fedamp.federation.wire.phrases import OUT
 from fedamp.rows import Rows
 
 POLL = 0.25
@@ -38,6 +39,7 @@ class NotLetIn:
     reason: str
     again: float
     patience: float
+    connected: str = ""  # since when it was, as Flower says it
 
 
 class Attendance:
@@ -60,6 +62,7 @@ class Attendance:
         self.outbox, self.observer, self.turn_away = outbox, observer, turn_away
         self.willing: set[str] = set()  # who has been asked and may have a row
         self.not_let_in: dict[str, NotLetIn] = {}
+        self.connected: dict[str, str] = {}  # who is online, and since when
         self.returning_until = time.monotonic() + RETURNING
 
     def gather(self, grid: Grid, patience: float = math.inf) -> dict[str, int]:
@@ -80,22 +83,26 @@ class Attendance:
                     self.state.join(late, Rows.cat([self.first_model(who) for who in late]))
                 self.observer.status("running")
                 return nodes
-            if (text := self._waiting(len(nodes))) != said:  # once, not at every look
+            paused = self._paused()
+            if (text := paused or self._waiting(len(nodes))) != said:  # once, not at every look
                 said, written = text, -math.inf
                 self.observer.say(text)
             if time.monotonic() >= written + STATUS:  # it goes to the disk each time, and a wait may take days
                 written = time.monotonic()
-                self.observer.status("waiting")
+                self.observer.status("paused" if paused else "waiting")
             time.sleep(POLL)
 
     def _are_returning(self, nodes: Mapping[str, int]) -> bool:
         """Return whether silos that had a row when the server was started may still come back."""
         away = [who for who in self.state.order if who in self.names and who not in nodes]
-        awaited = [who for who in away if not self.state.standing(who).aside and self.state.standing(who).since is None]
+        awaited = [who for who in away if self._may_come(who) and self.state.standing(who).since is None]
         return bool(awaited) and time.monotonic() < self.returning_until
 
+    def _may_come(self, who: str) -> bool:
+        return self._welcome(who) and not self.state.standing(who).out
+
     def _known(self, who: str) -> bool:
-        return who in self.state.order or who in self.willing
+        return (who in self.state.order or who in self.willing) and not self.state.standing(who).out
 
     def _online(self, grid: Grid) -> dict[str, int]:
         """Return the nodes of the silos that are online and welcome, by identity."""
@@ -103,7 +110,9 @@ class Attendance:
             self.state.admit(identity)
             self.observer.say(f"{self.names[identity]} is let in again")
         self._rearrange()
-        nodes = {identity_of(node): node.node_id for node in grid.get_nodes()}
+        online = {identity_of(node): node for node in grid.get_nodes()}
+        nodes = {who: node.node_id for who, node in online.items()}
+        self.connected = {who: node.last_activated_at for who, node in online.items()}
         for who in self.names:
             if who in nodes:
                 self.state.standing(who).seen = now()
@@ -111,6 +120,28 @@ class Attendance:
 
     def _welcome(self, who: str) -> bool:
         return not (self.state.standing(who).aside or self.state.standing(who).removed)
+
+    def out_and_here(self, grid: Grid) -> dict[str, int]:
+        """Return the nodes of the silos that train no more, have a row and are online."""
+        return {who: node for who, node in self._online(grid).items() if who in self.state.order and self._out(who)}
+
+    def _out(self, who: str) -> bool:
+        return self.state.standing(who).out
+
+    def leave_out(self, who: str, reason: str) -> None:
+        """Go on without a silo that trains no more, until it has been started again and says otherwise."""
+        standing = self.state.standing(who)
+        if not standing.out:
+            then = "no round waits for it until its operator allows more"
+            self.observer.say(f"{self.names[who]} is out: {reason}; {then}")
+        standing.out, standing.reason = True, reason
+        self._ask_later(who, reason)
+
+    def _ask_later(self, who: str, reason: str) -> None:
+        before = self.not_let_in.get(who)
+        patience = ASK_AGAIN if before is None else 2 * before.patience
+        at = self.connected.get(who, "")
+        self.not_let_in[who] = NotLetIn(reason, time.monotonic() + patience, patience, at)
 
     def _rearrange(self) -> None:
         """Take out and readmit whom the operator names; it is on the disk before anyone is sent anything."""
@@ -129,6 +160,20 @@ class Attendance:
             )
         if readmitted or removed:
             self.observer.rearranged(readmitted, removed)
+
+    def _paused(self) -> str:
+        """Return why no round can be played, whoever comes; "" if one may be. Only who is out is a reason."""
+        out, needed = self.state.out(), self.state.rules.min_silos
+        left = sum(self._may_come(who) for who in self.names)
+        if not out or left >= needed:
+            return ""
+        who = "; ".join(f"{self.names[each]}: {reason}" for each, reason in out.items())
+        return (
+            f"paused after round {self.state.k}: a round needs {needed} silos (min_silos), and {left} can still train; "
+            f"out: {who}. It goes on when a silo that is out is started again and allowed more (fedamp silo up "
+            "--dp-epsilon or --max-rounds), or when this server is, with a silo added or min_silos lowered in "
+            "federation.json"
+        )
 
     def _waiting(self, there: int) -> str:
         aside = [name for who, name in self.names.items() if self.state.standing(who).aside]
@@ -152,22 +197,31 @@ class Attendance:
             except Exception as error:  # whatever a reply holds
                 self._refuse(who, one_line(error))
                 continue
-            self.state.standing(who).samples, self.state.standing(who).reason = samples, None
+            again = "back, and trains again" if self._out(who) else "here for the first time"
+            standing = self.state.standing(who)
+            standing.samples, standing.reason, standing.out = samples, None, False
             self.willing.add(who)
             self.not_let_in.pop(who, None)
-            self.observer.say(f"{self.names[who]} is here for the first time, with {samples} training samples")
+            self.observer.say(f"{self.names[who]} is {again}, with {samples} training samples")
 
     def _time_to_ask(self, who: str) -> bool:
-        return who not in self.not_let_in or time.monotonic() > self.not_let_in[who].again
+        known = self.not_let_in.get(who)
+        if known is None or time.monotonic() > known.again:
+            return True
+        return self._out(who) and self.connected.get(who, "") != known.connected  # it has been started again
 
     def _refuse(self, who: str, reason: str) -> None:
         """Note why a silo is not let in, and ask again later: each time with more patience, after a longer pause."""
-        before = self.not_let_in.get(who)
-        patience = ASK_AGAIN if before is None else 2 * before.patience
-        self.not_let_in[who] = NotLetIn(reason, time.monotonic() + patience, patience)
-        self.state.standing(who).reason = reason
-        if before is None or before.reason != reason:
-            self.observer.say(f"{self.names[who]} is not let in: {reason}")
+        if reason in OUT:
+            self.leave_out(who, reason)
+        elif self._out(who):  # it does not answer, say: why it is out is still true
+            self._ask_later(who, reason)
+        else:
+            before = self.not_let_in.get(who)
+            self._ask_later(who, reason)
+            self.state.standing(who).reason = reason
+            if before is None or before.reason != reason:
+                self.observer.say(f"{self.names[who]} is not let in: {reason}")
         self.observer.status("waiting" if self.state.k == 0 else "running")
 
 

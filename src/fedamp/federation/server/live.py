@@ -71,9 +71,17 @@ def _lead(found: Mapping[str, Any], here: int) -> str:
     if found["state"] == "not begun":
         return "The server is starting."
     if found["state"] == "waiting":
-        return f"Waiting for silos: {silos} {found['min_silos']} are needed to continue."
+        return f"Waiting for silos: {silos} {found['min_silos']} are needed to continue.{_out(members)}"
+    if found["state"] == "paused":
+        return f"Paused: {found['min_silos']} silos are needed, and fewer can still train.{_out(members)}"
     left = "" if found["seconds_left"] is None else f"; about {duration(found['seconds_left'])} left"
-    return f"Round {found['round'] + 1} of {found['rounds']} is under way{left}. {silos}"
+    return f"Round {found['round'] + 1} of {found['rounds']} is under way{left}. {silos}{_out(members)}"
+
+
+def _out(silos: Sequence[Mapping[str, Any]]) -> str:
+    """Return in a sentence which silos train no more, and why; "" if none."""
+    out = [f"{silo['name']} ({silo['reason']})" for silo in silos if silo["state"] == "out"]
+    return f" No round waits for {', '.join(out)}." if out else ""
 
 
 def _terms(seen: Seen, found: Mapping[str, Any]) -> dict[str, str]:

@@ -84,6 +84,8 @@ class OperatorFiles:
             word = "removed"
         elif standing.aside:
             word = "set aside"
+        elif standing.out:
+            word = "out"
         elif member.key not in self.state.order:
             word = "not let in" if standing.reason else "here" if standing.samples else "never came"
         else:
@@ -154,6 +156,8 @@ class OperatorFiles:
 
     def _missing(self, member: Member) -> str:
         standing = self.state.standings.get(member.key)
+        if standing is not None and standing.out:
+            return f"{member.name} is out ({standing.reason})"
         if standing is None or member.key not in self.state.order:
             return f"{member.name} has not joined yet"
         return (

@@ -26,6 +26,7 @@ from fedamp.records.folder import RunFolder
 from fedamp.records.reading import DESCRIPTION, LINES, read_lines
 
 LIFE = "life.json"
+OUT = "out"  # the state of a silo that trains no more
 BEGUN = "server/begun"  # beside the record: rounds have been played, so there must be one
 
 
@@ -101,9 +102,12 @@ def adapt(folder: Path, there: Mapping[str, Any], config: Mapping[str, Any], m: 
 
 
 def restore_strikes(state: ServerState, silos: Sequence[Mapping[str, Any]], members: Sequence[Member]) -> None:
-    """Remember from a status file who was set aside, even if no round has counted since."""
+    """Remember from a status file who was set aside, and who is out, even if no round has counted since."""
     keys = {member.name: member.key for member in members}
     for silo in silos:
+        if silo["name"] in keys and silo["state"] == OUT:
+            standing = state.standing(keys[silo["name"]])
+            standing.out, standing.reason = True, silo["reason"]
         if silo["name"] in keys and silo.get("refused"):
             standing = state.standing(keys[silo["name"]])
             standing.refused = max(standing.refused, silo["refused"])

@@ -38,6 +38,7 @@ class Standing:
     since: int | None = None  # the round since which it has been missing
     since_time: str | None = None
     refuses: bool = False  # it was reached, and said itself that it can't take part
+    out: bool = False  # it trains no more, unless its own operator allows more: it is not asked, nor waited for
     anew: bool = False  # the operator lets it begin anew if it has lost its memory, until its next reply
     version: str | None = None  # of fedamp there, if it is not the server's
     removed: bool = False  # its key is not accepted any more, and it has no row
@@ -172,6 +173,10 @@ class ServerState:
         """Let a silo that was set aside take part again."""
         standing = self.standing(identity)
         standing.strikes, standing.aside = 0, False
+
+    def out(self) -> dict[str, str]:
+        """Return the silos that train no more, and why."""
+        return {who: standing.reason or "" for who, standing in self.standings.items() if standing.out}
 
     def begin_anew(self, identity: str) -> None:
         """Let a silo that has lost its memory begin anew from what it is sent; what it needs not remember, it has not

@@ -19,7 +19,7 @@ from fedamp.federation.server.state import Reply, ServerState
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.encoding import RefusedError, decode, one_line
 from fedamp.federation.wire.messages import by_sender, check_willing, metrics_of, newest_of, version_of
-from fedamp.federation.wire.phrases import LOST_MEMORY, OLDER_SERVER
+from fedamp.federation.wire.phrases import LOST_MEMORY, OLDER_SERVER, OUT
 
 LAST_PATIENCE = 120.0
 """Seconds to wait for enough silos to score the last models; after that, those that are there are enough."""
@@ -86,6 +86,7 @@ class RowStrategy(Strategy):
             return None, None
         clock = time.perf_counter()
         decoded, absent = self._read(replies)
+        absent |= {who: reason for who, reason in self.state.out().items() if who in self.state.order}
         good, refused = self.state.sift(decoded)
         for who, reason in refused.items():
             absent[who] = self._strike(who, reason)
@@ -153,7 +154,9 @@ class RowStrategy(Strategy):
             reason += f"; to let it begin anew: fedamp federation readmit FOLDER {self.names[who]}"
         if reason == OLDER_SERVER:
             reason += f"; to go on from there with all silos: stop, then fedamp federation rewind FOLDER {self.state.k}"
-        if not reply.has_error():
+        if reason in OUT:
+            self.attendance.leave_out(who, reason)
+        elif not reply.has_error():
             if standing.reason != reason and newest is None:
                 self.observer.say(f"{self.names[who]} refuses: {reason}")
             standing.refuses = True
@@ -195,8 +198,8 @@ class RowStrategy(Strategy):
         """Return nothing until the last round is played; then what each silo would get next."""
         if self.state.k < self.rounds:
             return []
-        # The rounds are played: nobody who has left is waited for.
-        nodes = self.attendance.gather(grid, LAST_PATIENCE)
+        # The rounds are played: nobody who has left is waited for. Who trains no more still gets the last models.
+        nodes = {**self.attendance.gather(grid, LAST_PATIENCE), **self.attendance.out_and_here(grid)}
         self.sent = self._send(nodes, MessageType.EVALUATE)
         return list(self.sent.values())
 
