@@ -53,9 +53,9 @@ class Cast:
     def server_up(self) -> None:
         self._start("server", [*FEDAMP, "federation", "up", str(self.folder)], self.folder / "up.log")
 
-    def silo_up(self, name: str) -> None:
+    def silo_up(self, name: str, *more: str) -> None:
         bundle = self.folder / "bundles" / name
-        command = [*FEDAMP, "silo", "up", str(bundle), "--data", str(self.data[name])]
+        command = [*FEDAMP, "silo", "up", str(bundle), "--data", str(self.data[name]), *more]
         self._start(name, command, bundle / "up.log")
 
     def _start(self, name: str, command: list[str], log: Path) -> None:
