@@ -1,4 +1,4 @@
-"""Privacy over real processes: a silo spends its promise and the others go on; rounds that are repeated cost nothing."""
+"""Privacy over real processes: a silo spends its promise, the others go on, and repeated rounds cost nothing."""
 
 import json
 import subprocess

@@ -29,12 +29,14 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("compared") / "folder"
     text = fedamp("compare", *QUICK, "--rounds", "2", "--methods", "separate,apfl,fedavg", "--out", str(path))
     assert "epsilon at most 4.00 at delta 1e-05 for every client's single samples (add or remove one)." in text
+    assert text.count("A simulation protects nobody") == 1
     return path
 
 
 def test_a_run_says_it_at_the_terminal(tmp_path):
     text = fedamp("run", *QUICK, "--rounds", "2", "--out", str(tmp_path / "run"))
     assert "privacy epsilon 4.00 at delta 1e-05 for every client's single samples (add or remove one)" in text
+    assert text.count("A simulation protects nobody: all data are on this machine") == 1
     again = fedamp("run", *QUICK, "--rounds", "2", "--out", str(tmp_path / "run"))
     assert "already finished" in again
     assert "privacy epsilon 4.00" in again
@@ -72,7 +74,8 @@ def test_a_run_by_itself_shows_who_spent_least_too(folder):
 
 
 def test_a_run_without_privacy_has_none(tmp_path):
-    fedamp("run", *QUICK[:-2], "--rounds", "1", "--out", str(tmp_path / "run"))
+    text = fedamp("run", *QUICK[:-2], "--rounds", "1", "--out", str(tmp_path / "run"))
+    assert "protects nobody" not in text
     records = read_runs(tmp_path / "run")
     assert privacy_section(make_blocks(records)) is privacy_note(records) is None
     assert "Privacy of single samples" not in write_report([tmp_path / "run"]).read_text()

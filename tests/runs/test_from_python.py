@@ -13,8 +13,10 @@ from fedamp.config import Named, RunConfig
 from fedamp.fields import explained
 
 BESIDES = {"data_dir", "out", "on_round", "progress", "track", "observer", "loss"}
-UNTIL_ASKED_FOR = {"data", "setting", "clients", "held_out"}
-"""None in the signature: that nothing was said is not the same as the default, where clients bring their samples."""
+UNTIL_ASKED_FOR = {"data", "setting", "clients", "held_out", "dp_delta", "dp_clip"}
+"""None in the signature: that nothing was said is not the same as the default, where clients bring their samples, or
+where nothing protects them.
+"""
 
 
 def test_every_field_is_an_argument_with_its_default():

@@ -148,6 +148,26 @@ def test_what_can_not_be_promised_is_refused(settings, message):
         RunConfig(**settings)
 
 
+@pytest.mark.parametrize("given", [{"dp_delta": 1e-5}, {"dp_clip": 1.0}, {"dp_delta": 1e-6}])
+def test_details_of_privacy_without_privacy_are_refused_even_at_their_defaults(given, tmp_path, fedamp_command):
+    ((name, value),) = given.items()
+    words = f"{name} is {value}, but nothing would be protected: give --dp-epsilon, say 4, or --dp-noise too"
+    for act in (fedamp.run, fedamp.compare):
+        with pytest.raises(UserError) as told:
+            act(data="digits", clients=3, rounds=1, **given)
+        assert str(told.value) == words
+    flag = (f"--{name.replace('_', '-')}", str(value))
+    (tmp_path / "plan.toml").write_text(f"{name} = {value}\n")
+    for command in (
+        ("run", "--data", "digits", *flag),
+        ("run", "--data", "digits", "--config", tmp_path / "plan.toml"),
+        ("compare", "--data", "digits", *flag, "--out", tmp_path / "c"),
+        ("audit", "--data", "digits", *flag),
+    ):
+        code, _, err = fedamp_command(*command)
+        assert (code, err) == (2, f"fedamp: {words}\n"), command
+
+
 def test_held_out_samples_choose_nothing_by_themselves():
     """AutoAMP's own way is to let them choose."""
     plain, private = (run(method="autoamp", validation=0.2, **more) for more in ({}, {"dp_noise": 1.0}))

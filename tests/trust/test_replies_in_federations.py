@@ -8,6 +8,7 @@ import torch
 
 from fedamp.config import Named
 from fedamp.config.reply_limits import ReplyLimits
+from fedamp.errors import UserError
 from fedamp.rows import Rows
 from fedamp.runs import reply_checks
 from fedamp.runs.round import play_round
@@ -130,6 +131,17 @@ def test_replies_are_not_for_a_federations_description(tmp_path):
     file = tmp_path / "a.toml"
     file.write_text('replies = "any"\n')
     with pytest.raises(ValueError, match="sets replies, which is for simulations"):
+        configured_for("a", 3, "classification", file, {}, [])
+
+
+@pytest.mark.parametrize("name", ["dp_epsilon", "dp_delta", "dp_clip", "dp_noise"])
+def test_privacy_is_not_for_a_federations_description(tmp_path, name):
+    """Not even at its default: whoever writes it there expects silos to be protected."""
+    from fedamp.federation.configure import configured_for
+
+    file = tmp_path / "a.toml"
+    file.write_text(f"{name} = 1e-5\n")
+    with pytest.raises(UserError, match=rf"sets {name}, which each silo promises for itself; .* silo up --dp-epsilon"):
         configured_for("a", 3, "classification", file, {}, [])
 
 

@@ -85,6 +85,7 @@ def play_comparison(
     """Play what is not finished yet, and print the table; below it, a second one of what `newcomers` get."""
     from fedamp.comparison.comparison import common_warnings
     from fedamp.methods import METHODS
+    from fedamp.records.privacy import PROTECTS_NOBODY
     from fedamp.report.newcomers import by_method
     from fedamp.report.privacy import privacy_note
     from fedamp.report.table import comparison_table
@@ -105,7 +106,7 @@ def play_comparison(
     if newcomers and (text := by_method(settled)):
         print(text)
     if newcomers and (text := privacy_note(settled)):
-        print(text)
+        print(f"{text}\n{PROTECTS_NOBODY}")
     for each in [*common_warnings(settled), *_worse_than_alone(settled)]:
         warn(each)
 

@@ -171,6 +171,10 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool, told: Se
 
         out.print(each_newcomer(Newcomers.of(result["newcomers"])), soft_wrap=True)
     out.print(f"record: {folder}", soft_wrap=True)
+    if facts.privacy is not None:
+        from fedamp.records.privacy import PROTECTS_NOBODY
+
+        out.print(PROTECTS_NOBODY, soft_wrap=True)
     for warning in result["warnings"]:
         if warning not in told:
             warn(warning)

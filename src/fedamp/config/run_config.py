@@ -29,6 +29,8 @@ LATER = (
 )
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
+PRIVACY_DETAILS = ("dp_delta", "dp_clip")
+"""How samples are protected, where `dp_epsilon` or `dp_noise` says that they are."""
 
 GIVEN = "given"
 """The data and the setting of clients whose samples were handed over from Python."""
@@ -290,12 +292,8 @@ class RunConfig:
                 "leave one of them out"
             )
         if not self.private:
-            for name in ("dp_delta", "dp_clip"):
-                if getattr(self, name) != getattr(RunConfig, name):
-                    raise UserError(
-                        f"{name} is {getattr(self, name):g}, but nothing would be protected: give --dp-epsilon, say 4, "
-                        "or --dp-noise too"
-                    )
+            details = {name: getattr(self, name) for name in PRIVACY_DETAILS}
+            check_protected({name: value for name, value in details.items() if value != getattr(RunConfig, name)})
             return
         if self.class_weights == "balanced":
             raise UserError(
@@ -340,6 +338,17 @@ class RunConfig:
             values[name] = {"name": choice.name, **parameters}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
+
+
+def check_protected(given: Mapping[str, Any]) -> None:
+    """Raise if of what was given about privacy nothing protects samples: somebody seems to expect that they are."""
+    if given.get("dp_epsilon") is not None or given.get("dp_noise") is not None:
+        return
+    for name in PRIVACY_DETAILS:
+        if given.get(name) is not None:
+            raise UserError(
+                f"{name} is {given[name]}, but nothing would be protected: give --dp-epsilon, say 4, or --dp-noise too"
+            )
 
 
 RunConfig.__doc__ = f"{RunConfig.__doc__}\n{field_list(RunConfig)}\n"

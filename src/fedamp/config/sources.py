@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.config import presets
-from fedamp.config.run_config import NAMED, Named, RunConfig, is_folder
+from fedamp.config.run_config import NAMED, Named, RunConfig, check_protected, is_folder
 from fedamp.errors import UserError
 
 
@@ -17,6 +17,7 @@ def configured(preset: str | None, file: Path | None, flags: Mapping[str, Any], 
     given = read_toml(file) if file else {}
     method = flags.get("method") or Named.of(given.get("method", RunConfig.method), "method").name
     values = with_flags({**(presets.preset(preset, method) if preset else {}), **given}, flags)
+    check_protected(values)
     return RunConfig.of(with_model_code(with_overrides(with_silos(values), overrides)))
 
 

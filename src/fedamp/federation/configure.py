@@ -8,7 +8,7 @@ from typing import Any
 
 from fedamp import models
 from fedamp.config import Named, RunConfig
-from fedamp.config.run_config import FAULTS
+from fedamp.config.run_config import FAULTS, PRIVACY
 from fedamp.config.sources import read_toml, with_flags, with_model_code, with_overrides
 from fedamp.data.silos.schema import Schema, check_agreed
 from fedamp.errors import UserError
@@ -21,6 +21,7 @@ SIMULATED = (
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
 """What the silos themselves decide, or what a federation has no use for."""
+PROMISES = tuple(name for name, about in explained(RunConfig).items() if about.group == PRIVACY)
 
 
 def configured_for(
@@ -32,6 +33,11 @@ def configured_for(
         if key in values:
             what = "which each silo decides for itself" if key == "alone" else "which is for simulations"
             raise UserError(f"{file} sets {key}, {what}; leave it out: silos are real here")
+    if promised := [key for key in values if key in PROMISES]:
+        raise UserError(
+            f"{file} sets {', '.join(promised)}, which each silo promises for itself; leave it out, and start silos "
+            "with fedamp silo up --dp-epsilon"
+        )
     values = with_flags(values, flags)
     ways = values.get("missing", RunConfig.missing), values.get("indicate_missing", RunConfig.indicate_missing)
     check_agreed(schema, values.get("task", "auto"), values.get("label"), *ways)

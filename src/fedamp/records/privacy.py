@@ -16,6 +16,10 @@ EPSILON, SPENT = "epsilon", "spent"
 by client: rate, noise and number of each kind."""
 LISTED = 8
 """Clients whose epsilons are listed, if they differ."""
+PROTECTS_NOBODY = (
+    "A simulation protects nobody: all data are on this machine, and the noise follows from the seed. It shows what "
+    "privacy would cost; in a federation each silo promises for itself (fedamp silo up --dp-epsilon)."
+)
 
 
 @dataclass(frozen=True)

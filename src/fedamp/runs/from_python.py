@@ -13,6 +13,7 @@ from torch import nn
 from fedamp import checks
 from fedamp.config import Named, RunConfig
 from fedamp.config.metrics import Metric
+from fedamp.config.run_config import check_protected
 from fedamp.config.sources import with_silos
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import Method
@@ -50,8 +51,8 @@ def run(
     positive: str | int | None = RunConfig.positive,
     class_weights: Literal["none", "balanced"] = "none",
     dp_epsilon: float | None = RunConfig.dp_epsilon,
-    dp_delta: float = RunConfig.dp_delta,
-    dp_clip: float = RunConfig.dp_clip,
+    dp_delta: float | None = None,
+    dp_clip: float | None = None,
     dp_noise: float | None = RunConfig.dp_noise,
     loss: Loss | None = None,
     label: str | None = RunConfig.label,
@@ -176,6 +177,7 @@ def described(
 
     `values` are fields of a configuration, of which `data` may be a table and `metric` an object, and perhaps a `loss`.
     """
+    check_protected(values)
     values, own = _with_own_parts(values)
     values, table = _with_named_data(values)
     values = checks.plain(values)
