@@ -9,9 +9,9 @@ import pytest
 
 from fedamp.errors import UserError
 from fedamp.federation.silo.ledger import Ledger
-from fedamp.federation.silo.privacy_account import Account, Before, Promise
+from fedamp.federation.silo.privacy_account import MOST_ROUNDS, Account, Before, Promise
 from fedamp.federation.silo.privacy_ledger import EXPOSED, LOST, PrivacyLedger
-from fedamp.federation.silo.privacy_words import in_numbers, in_words
+from fedamp.federation.silo.privacy_words import in_numbers, in_words, left_text
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire.phrases import SPENT_PRIVACY
 from fedamp.privacy.account import epsilon
@@ -104,6 +104,47 @@ def test_a_limit_that_is_met_exactly_is_not_exceeded(tmp_path):
 def test_before_its_first_round_the_rehearsal_says_what_it_costs(tmp_path):
     with pytest.raises(UnwillingError, match="the next round would bring it to"):
         begun(tmp_path, limit=epsilon(ROUND, 1e-5) / 2).check()
+
+
+@pytest.mark.parametrize("already", [0, 1, 4])
+def test_the_rounds_that_are_left_are_those_that_fit(tmp_path, already):
+    """One more would not."""
+    ledger = begun(tmp_path, Before(0.25, 1e-6), limit=0.25 + epsilon(times(9), 1e-5) * 1.001)
+    for k in range(already):
+        ledger.spend(k + 1, ROUND)
+    assert ledger.account().rounds_left() == 9 - already
+    like = " like the last one" if already == 1 else ""  # whether rounds are alike is not known yet
+    assert left_text(ledger.account()) == f"enough for {9 - already} rounds more{like}"
+
+
+def test_nothing_left_is_said_with_what_to_do(tmp_path):
+    limit = epsilon(times(1), 1e-5)
+    ledger = begun(tmp_path, limit=limit)
+    ledger.spend(1, ROUND)
+    assert ledger.account().rounds_left() == 0
+    assert left_text(ledger.account()).startswith(
+        "not enough is left for another round like the last one: this silo may"
+    )
+    with pytest.raises(UnwillingError):
+        ledger.spend(2, ROUND)
+    assert left_text(ledger.account()) == (
+        "not enough is left for another round: this silo trains no more, unless its operator allows more than epsilon "
+        f"{limit:g} (fedamp silo up --dp-epsilon)"
+    )
+    assert in_numbers(ledger.account())["rounds_left"] == 0
+
+
+def test_without_a_limit_rounds_are_not_counted(tmp_path, monkeypatch):
+    ledger = begun(tmp_path, limit=None)
+    assert ledger.account().rounds_left() is None
+    assert left_text(ledger.account()) == ""
+    limited = begun(tmp_path / "limited", limit=1e6)
+    assert limited.account().rounds_left() == MOST_ROUNDS
+    assert left_text(limited.account()) == f"enough for {MOST_ROUNDS} rounds more at least"
+    limited.give_up()
+    assert limited.account().rounds_left() is None
+    monkeypatch.setattr("fedamp.privacy.account.available", lambda: False)
+    assert begun(tmp_path / "uncounted").account().rounds_left() is None
 
 
 def test_a_lost_or_damaged_ledger_stops_the_silo(tmp_path):

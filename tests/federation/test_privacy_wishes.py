@@ -14,14 +14,14 @@ import torch
 from fedamp.errors import UserError
 from fedamp.federation.plan import Plan, SiloConfig
 from fedamp.federation.plan_files import write_silo_config
-from fedamp.federation.silo import app, checkup, connect, protection
+from fedamp.federation.silo import app, checkup, connect, live, protection
 from fedamp.federation.silo.kept_setup import kept_setup
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.overview import overview
 from fedamp.federation.silo.privacy_account import Before
 from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_wishes import Wishes
 from fedamp.federation.silo.privacy_words import NOT_COVERED
-from fedamp.federation.silo.protection import Wishes
 from fedamp.privacy.account import epsilon
 from fedamp.privacy.events import Event
 from federation.inprocess import Local, plan_of, write_silos
@@ -249,6 +249,70 @@ def test_a_check_up_tells_what_is_promised_and_what_is_not_covered(federation, t
     assert "not covered: how many samples the silo trains on" in note()
     ledger.path.write_text("{")
     assert note().startswith("fault: ")
+
+
+def test_a_check_up_tells_what_would_be_promised_and_promises_nothing(federation, tmp_path, fedamp_command):
+    bundle, data = federation / "bundles" / NAMES[0], silo_data(tmp_path / "own.npz")
+    ledger = PrivacyLedger(bundle / "run")
+
+    def line(*flags: str) -> str:
+        code, out, err = fedamp_command("silo", "check", bundle, "--data", data, "--offline", *flags)
+        assert code in (0, 2), err
+        (found,) = (each for each in out.splitlines() if each[7:].startswith("privacy "))
+        return found
+
+    told = line("--dp-epsilon", "3", "--dp-delta", "1e-6", "--dp-spent", "0")
+    assert told.startswith("ok ")
+    assert "would be promised: epsilon 3, at delta 1e-06; epsilon 0 of 3 is spent" in told
+    assert "enough for 2 rounds more;" in told  # those of the plan
+    assert "not covered: how many samples" in told
+    told = line("--dp-noise", "500", "--dp-spent", "0")
+    assert "would be promised: no limit, as only --dp-noise is given" in told
+    assert "warning: noise drowns what zebra-clinic could learn" in told
+    assert not ledger.path.exists()
+    told = line("--dp-epsilon", "3")
+    assert told.startswith("fault")
+    assert "state what these samples have spent before, --dp-spent EPSILON" in told
+    ledger.begin(replace(PROMISE, limit=3.0), Before(), A_STEP)
+    ledger.spend(1, A_STEP)
+    before = ledger.path.read_bytes()
+    told = line("--dp-epsilon", "4")
+    assert f"would be promised: epsilon 4, at delta 1e-05; epsilon {ledger.account().spent:.4g} of 4 is spent" in told
+    assert "warning: epsilon 3 was promised so far" in told
+    assert "more like the last one" in told
+    assert ledger.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["check", "up"])
+def test_a_delta_alone_protects_nothing_and_is_refused(federation, tmp_path, fedamp_command, command):
+    data = silo_data(tmp_path / "own.npz")
+    words = ("silo", command, federation / "bundles" / NAMES[0], "--data", data, "--dp-delta", "1e-5")
+    code, _, err = fedamp_command(*words)
+    assert code == 2
+    assert err == ("fedamp: --dp-delta without --dp-epsilon or --dp-noise: nothing is protected; give one of them\n")
+
+
+def test_a_silo_with_nothing_left_says_so_at_once_and_wherever_people_look(settled, fedamp_command):
+    expected = settled(epsilon=3.0, spent="0").account().expected
+    assert "is spent, at delta 1e-05; enough for 2 rounds more" in settled.said
+    assert "warning: not enough" not in settled.said
+    for k in (1, 2):
+        settled.ledger.spend(k, expected)
+    with pytest.raises(UserError):
+        settled.ledger.spend(3, expected)
+    settled(epsilon=3.0)
+    words = (
+        "not enough is left for another round: this silo trains no more, unless its operator allows more than epsilon 3"
+    )
+    assert [each for each in settled.said.splitlines() if "not enough" in each] == [
+        f"warning: {words} (fedamp silo up --dp-epsilon)"
+    ]
+    assert overview(settled.bundle)["privacy"]["rounds_left"] == 0
+    assert words in live.look(settled.bundle).values["lead"]
+    assert words in " ".join(fedamp_command("silo", "status", settled.bundle)[1].split())
+    settled(epsilon=4.0)
+    assert "not enough" not in settled.said
+    assert words not in live.look(settled.bundle).values["lead"]
 
 
 def test_what_was_trained_before_the_ledger_began_is_not_gone_on_with(settled):

@@ -20,6 +20,44 @@ Flag = typer.Option
 Bundle = Annotated[Path, typer.Argument(help="The bundle from the federation's operator, unpacked.")]
 Data = Annotated[Path, Flag(help="Your data: a csv, parquet or npz file, or a folder of them. It stays there.")]
 
+Epsilon = Annotated[
+    float | None,
+    Flag(
+        help="Protect single samples (differential privacy): the most that all rounds together may spend, by the "
+        "silo's own ledger (run/privacy.json). Then it trains no more.",
+        rich_help_panel=PRIVACY,
+    ),
+]
+Delta = Annotated[
+    float | None,
+    Flag(
+        help=f"The delta beside --dp-epsilon, well below 1 / samples; by default {RunConfig.dp_delta:g}.",
+        rich_help_panel=PRIVACY,
+    ),
+]
+Clip = Annotated[
+    float | None,
+    Flag(
+        help=f"The longest that the gradient of one sample may be; by default {RunConfig.dp_clip:g}.",
+        rich_help_panel=PRIVACY,
+    ),
+]
+Noise = Annotated[
+    float | None,
+    Flag(help="Noise, in units of --dp-clip, instead of what suits the planned rounds.", rich_help_panel=PRIVACY),
+]
+Rounds = Annotated[
+    int | None, Flag(help="Rounds to plan the noise for; by default the plan's.", rich_help_panel=PRIVACY)
+]
+Spent = Annotated[
+    str | None,
+    Flag(
+        help="Epsilon (or EPSILON,DELTA) that these samples have spent before: to begin a ledger, once; 0 if they "
+        "were never used.",
+        rich_help_panel=PRIVACY,
+    ),
+]
+
 silo_app = typer.Typer(help="A federation over real machines: a silo's side.", no_args_is_help=True)
 
 
@@ -42,13 +80,20 @@ def silo_check(
     bundle: Bundle,
     data: Data,
     offline: Annotated[bool, Flag("--offline", help="Don't contact the server.")] = False,
+    dp_epsilon: Epsilon = None,
+    dp_delta: Delta = None,
+    dp_clip: Clip = None,
+    dp_noise: Noise = None,
+    dp_rounds: Rounds = None,
+    dp_spent: Spent = None,
 ) -> None:
-    """Check everything that can be checked before going online."""
+    """Check everything that can be checked before going online; with --dp flags, what `silo up` would promise."""
     needs_extra()
     from fedamp.federation.silo import checkup
+    from fedamp.federation.silo.privacy_wishes import Wishes
 
-    faults = 0
-    for finding in checkup.check(bundle, data, offline):
+    wishes, faults = Wishes(dp_epsilon, dp_delta, dp_clip, dp_noise, dp_rounds, dp_spent), 0
+    for finding in checkup.check(bundle, data, offline, wishes):
         word = ("fault", "red") if finding.fault else ("ok   ", "green")
         out.print(Text.assemble(word, f"  {finding.what:<12}"), end="")
         print(finding.fault or finding.note, flush=True)
@@ -73,43 +118,12 @@ def silo_up(
         int | None,
         Flag(min=1, help="Most rounds that this silo trains, by its own count (run/ledger.json); by default any."),
     ] = None,
-    dp_epsilon: Annotated[
-        float | None,
-        Flag(
-            help="Protect single samples (differential privacy): the most that all rounds together may spend, by the "
-            "silo's own ledger (run/privacy.json). Then it trains no more.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
-    dp_delta: Annotated[
-        float | None,
-        Flag(
-            help=f"The delta beside --dp-epsilon, well below 1 / samples; by default {RunConfig.dp_delta:g}.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
-    dp_clip: Annotated[
-        float | None,
-        Flag(
-            help=f"The longest that the gradient of one sample may be; by default {RunConfig.dp_clip:g}.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
-    dp_noise: Annotated[
-        float | None,
-        Flag(help="Noise, in units of --dp-clip, instead of what suits the planned rounds.", rich_help_panel=PRIVACY),
-    ] = None,
-    dp_rounds: Annotated[
-        int | None, Flag(help="Rounds to plan the noise for; by default the plan's.", rich_help_panel=PRIVACY)
-    ] = None,
-    dp_spent: Annotated[
-        str | None,
-        Flag(
-            help="Epsilon (or EPSILON,DELTA) that these samples have spent before: to begin a ledger, once; 0 if they "
-            "were never used.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
+    dp_epsilon: Epsilon = None,
+    dp_delta: Delta = None,
+    dp_clip: Clip = None,
+    dp_noise: Noise = None,
+    dp_rounds: Rounds = None,
+    dp_spent: Spent = None,
     unprotected: Annotated[
         bool,
         Flag(
@@ -122,7 +136,7 @@ def silo_up(
     """Take part in the federation until Ctrl-C."""
     needs_extra()
     from fedamp.federation.silo import checkup, connect, server_seen
-    from fedamp.federation.silo.protection import Wishes
+    from fedamp.federation.silo.privacy_wishes import Wishes
 
     wishes = Wishes(dp_epsilon, dp_delta, dp_clip, dp_noise, dp_rounds, dp_spent, unprotected)
     silo_config = checkup.check_quickly(bundle, data)

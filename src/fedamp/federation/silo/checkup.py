@@ -21,6 +21,7 @@ from fedamp.federation.plan_files import SCHEMA, SILO, read_silo_config
 from fedamp.federation.silo import own_key
 from fedamp.federation.silo.bundle_code import use_code
 from fedamp.federation.silo.privacy_ledger import PrivacyLedger
+from fedamp.federation.silo.privacy_wishes import NO_WISHES, Wishes
 from fedamp.federation.silo.privacy_words import NOTHING_PROMISED, summary
 
 FILES = (SILO, SCHEMA, "ca.crt")
@@ -36,8 +37,11 @@ class Finding:
     note: str = ""
 
 
-def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
-    """Yield one finding after another; what can't be checked because of an earlier fault is left out."""
+def check(bundle: Path, data: Path, offline: bool = False, wishes: Wishes = NO_WISHES) -> Iterator[Finding]:
+    """Yield one finding after another; what can't be checked because of an earlier fault is left out.
+
+    `wishes` are about privacy, as `silo up` would be told; nothing is written.
+    """
     complete = _try("bundle", lambda: _bundle(bundle))
     yield complete
     if complete.fault:
@@ -48,11 +52,14 @@ def check(bundle: Path, data: Path, offline: bool = False) -> Iterator[Finding]:
     yield _try("key", lambda: own_key.check(bundle, silo_config.name))
     yield _try("certificate", lambda: _certificate(bundle / "ca.crt"))
     yield _try("version", lambda: _version(silo_config, bundle))
-    yield _try("privacy", lambda: _privacy(bundle))
+    if not wishes.private:
+        yield _try("privacy", lambda: _privacy(bundle))
     readable = _try("data", lambda: _data(silo_config, data))
     yield readable
     if not readable.fault:
         yield _try("model", lambda: _model(silo_config, bundle, data))
+    if not readable.fault and wishes.private:
+        yield _try("privacy", lambda: _promised(silo_config, bundle, data, wishes))
     if not offline:
         yield _try("server", lambda: _server(silo_config, bundle / "ca.crt"))
 
@@ -131,6 +138,17 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
 def _privacy(bundle: Path) -> str:
     account = PrivacyLedger(bundle / "run").read()
     return NOTHING_PROMISED if account is None else summary(account)
+
+
+def _promised(silo_config: SiloConfig, bundle: Path, data: Path, wishes: Wishes) -> str:
+    """Return what `silo up` would promise, what is spent and what is left; a promise that can't be given is a fault."""
+    from fedamp.federation.silo.protection import intended
+
+    said: list[str] = []
+    account = intended(silo_config, bundle / "run", data, wishes, said.append)
+    promise = account.promise
+    limit = "no limit, as only --dp-noise is given" if promise.limit is None else f"epsilon {promise.limit:g}"
+    return "; ".join([f"would be promised: {limit}, at delta {account.delta:g}", summary(account), *said])
 
 
 def _server(silo_config: SiloConfig, authority: Path) -> str:

@@ -18,7 +18,7 @@ from fedamp.federation.plan import SiloConfig
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.silo import diary, protection
-from fedamp.federation.silo.protection import NO_WISHES, Wishes
+from fedamp.federation.silo.privacy_wishes import NO_WISHES, Wishes
 
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 TICK, PATIENCE = 0.5, 20.0

@@ -59,6 +59,8 @@ def _lead(found: Mapping[str, Any]) -> str:
         played = f"The last round that this silo played is {found['round']}{of}{left}."
     else:
         played = "No round has been played yet."
+    if found["privacy"] is not None and found["privacy"]["rounds_left"] == 0 and not found["ended"]:
+        played += f" Privacy: {found['privacy']['words']}."
     if not found["up"]:
         return f"The silo is not running. {played}"
     if found["connection"] in ("connected", "connecting"):

@@ -18,7 +18,7 @@ from fedamp.federation.plan_files import read_silo_config
 from fedamp.federation.processes import locks
 from fedamp.federation.silo import diary
 from fedamp.federation.silo.privacy_ledger import PrivacyLedger
-from fedamp.federation.silo.privacy_words import in_numbers, spent_text
+from fedamp.federation.silo.privacy_words import in_numbers, status_text
 from fedamp.files import read_json
 
 RECENT = 5
@@ -72,7 +72,7 @@ def _privacy(run: Path) -> dict[str, Any] | None:
         return None
     numbers = in_numbers(account)
     return {name: value for name, value in numbers.items() if name not in ("rounds", "events")} | {
-        "words": spent_text(account)
+        "words": status_text(account)
     }
 
 

@@ -6,6 +6,7 @@ rounds that may have left since (basic composition: Dwork and Roth, 2014, theore
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +16,8 @@ from fedamp.privacy.events import Event, Spending
 
 ALIKE = 3
 """Rounds that have to cost the same for the next one to be expected to."""
+MOST_ROUNDS = 10_000
+"""Rounds that are counted as left, at most."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,27 @@ class Account:
             return self.expected
         last = [each.spending for each in self.rounds[-ALIKE:]]
         return last[0] if len(last) == ALIKE and all(each == last[0] for each in last) else Counter()
+
+    def rounds_left(self) -> int | None:
+        """Return how many more rounds fit into the promise, up to `MOST_ROUNDS`; None: it has no limit, or none counts.
+
+        Each like the next one, or like the last one where what the next one costs is not known.
+        """
+        from fedamp.privacy.account import available
+
+        each = self.next_round or (self.rounds[-1].spending if self.rounds else self.expected)
+        limit = self.promise.limit
+        if limit is None or self.unprotected is not None or not each or not available():
+            return None
+        cost = {event: steps for event, steps in each.items() if steps}
+
+        def too_many(n: int) -> bool:
+            return self.epsilon(Counter({event: n * steps for event, steps in cost.items()})) > limit
+
+        fit, beyond = 0, 1  # never far beyond: the library does not count what is far too much
+        while beyond <= MOST_ROUNDS and not too_many(beyond):
+            fit, beyond = beyond, 2 * beyond
+        return fit + bisect_left(range(fit + 1, min(beyond, MOST_ROUNDS + 1)), True, key=too_many)
 
     @property
     def delta(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fedamp.federation.silo.privacy_account import Account
+from fedamp.federation.silo.privacy_account import MOST_ROUNDS, Account
 from fedamp.privacy.account import RELATION
 
 SAMPLING = "poisson"
@@ -30,9 +30,29 @@ def spent_text(account: Account) -> str:
     return f"epsilon {account.spent:.4g}{of} is spent, at delta {account.delta:g}"
 
 
+def left_text(account: Account) -> str:
+    """Return in words how many rounds can still be paid for; "" if nothing limits them, or it is not known."""
+    left, known = account.rounds_left(), bool(account.next_round)
+    like = "" if known else " like the last one"
+    if left is None:
+        return ""
+    if left:
+        return f"enough for {_rounds(left)} more{like}" + (" at least" if left == MOST_ROUNDS else "")
+    then = "trains no more" if known else "may train no more"
+    return (
+        f"not enough is left for another round{like}: this silo {then}, unless its operator allows more than epsilon "
+        f"{account.promise.limit:g} (fedamp silo up --dp-epsilon)"
+    )
+
+
+def status_text(account: Account) -> str:
+    """Return in words what is spent, and what is left."""
+    return "; ".join(filter(None, [spent_text(account), left_text(account)]))
+
+
 def summary(account: Account) -> str:
-    """Return the account in a line: for a check-up, a status, a page."""
-    return f"{spent_text(account)}; {_how(account)}; not covered: " + "; ".join(
+    """Return the account in a line: for a check-up."""
+    return f"{status_text(account)}; {_how(account)}; not covered: " + "; ".join(
         each.split(":")[0] for each in NOT_COVERED
     )
 
@@ -63,7 +83,11 @@ def in_words(account: Account) -> list[str]:
     lines += [f"Changed, {each['time']}: {each['what']}." for each in account.changes]
     lines.append(f"Spent: {spent_text(account)}.")
     if (left := _left(account)) is not None:
-        lines.append(f"Left: epsilon {left:.4g}. When a round would spend more, the silo trains no more.")
+        rounds = left_text(account)
+        lines.append(
+            f"Left: epsilon {left:.4g}{rounds and f', {rounds}'}. When a round would spend more, the silo trains no "
+            "more."
+        )
     return [*lines, *(f"Not covered: {each}." for each in NOT_COVERED)]
 
 
@@ -82,6 +106,7 @@ def in_numbers(account: Account) -> dict[str, Any]:
         "spent_before": values["before"],
         "spent": None if account.unprotected else account.spent,
         "left": _left(account),
+        "rounds_left": account.rounds_left(),
         "unprotected_since": account.unprotected,
         "rounds": [{name: each[name] for name in ("round", "time", "epsilon")} for each in values["rounds"]],
         "events": events,

@@ -1,4 +1,4 @@
-"""What a silo's operator wishes about privacy (`fedamp silo up --dp-...`), and how the ledger comes to promise it.
+"""How a silo's ledger comes to promise what its operator wishes (`fedamp silo up --dp-...`); what it would promise.
 
 It is settled once, when `silo up` starts, and only here is a ledger begun: a process that trains keeps what it finds,
 and waits if it finds nothing.
@@ -6,82 +6,25 @@ and waits if it finds nothing.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from fedamp import checks
 from fedamp.config import RunConfig
 from fedamp.errors import UserError
+from fedamp.federation.moments import now
 from fedamp.federation.plan import SiloConfig
 from fedamp.federation.silo.ledger import LEDGER as ROUNDS_LEDGER
 from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.silo.planned_noise import advice, noise_for, planned
-from fedamp.federation.silo.privacy_account import Account, Before, Promise
+from fedamp.federation.silo.privacy_account import Account, Promise
 from fedamp.federation.silo.privacy_ledger import CURE, PrivacyLedger
-from fedamp.federation.silo.privacy_words import spent_text
+from fedamp.federation.silo.privacy_wishes import Wishes
+from fedamp.federation.silo.privacy_words import left_text, spent_text, status_text
 from fedamp.federation.silo.round import MEMORY, open_silo
 from fedamp.privacy import account
 
 Say = Callable[[str], None]
-NUMBER = r"[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
-STATED = re.compile(rf"({NUMBER})(?:,({NUMBER}))?")  # EPSILON or EPSILON,DELTA
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """The flags of `silo up`; None for what was not given: then a ledger's own stays as it is."""
-
-    epsilon: float | None = None  # the most that may be spent in all
-    delta: float | None = None
-    clip: float | None = None
-    noise: float | None = None  # instead of one that is found for the planned rounds
-    rounds: int | None = None  # to find the noise for; by default those of the plan
-    spent: str | None = None  # before the ledger began: EPSILON, or EPSILON,DELTA
-    unprotected: bool = False  # consent to what leaves unprotected, though a ledger promises otherwise
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "clip", "noise"):
-            if getattr(self, name) is not None:
-                checks.positive(f"--dp-{name}", getattr(self, name))
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise UserError(f"--dp-delta is {self.delta}; expected a number between 0 and 1, well below 1 / samples")
-        if self.rounds is not None:
-            checks.count("--dp-rounds", self.rounds)
-        others = {"delta": self.delta, "clip": self.clip, "rounds": self.rounds, "spent": self.spent}
-        if not self.private and (given := [f"--dp-{name}" for name, value in others.items() if value is not None]):
-            raise UserError(
-                f"{' and '.join(given)} without --dp-epsilon or --dp-noise: nothing is protected; give one of them"
-            )
-        if self.private and self.unprotected:
-            raise UserError("--unprotected contradicts --dp-epsilon and --dp-noise; give the one or the other")
-        if self.rounds is not None and self.noise is not None:
-            raise UserError("--dp-rounds is to find the noise, and --dp-noise gives it; leave one of them out")
-
-    @property
-    def private(self) -> bool:
-        """Whether samples are to be protected."""
-        return self.epsilon is not None or self.noise is not None
-
-    def before(self, delta: float) -> Before | None:
-        """Return what was spent before, as stated; at this delta if only an epsilon is given."""
-        if self.spent is None:
-            return None
-        match = STATED.fullmatch(self.spent)
-        epsilon, stated = (float(match[1]), match[2]) if match else (math.nan, None)
-        delta = float(stated) if stated else delta if epsilon else 0.0
-        if not (0 <= epsilon < math.inf and 0 <= delta < 1):
-            raise UserError(
-                f"--dp-spent is {self.spent!r}; expected the epsilon that these samples have spent, say 1.5, or with "
-                "its delta 1.5,1e-5; 0 if they were never used"
-            )
-        return Before(epsilon, delta)
-
-
-NO_WISHES = Wishes()
 
 
 def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, say: Say) -> bool:
@@ -90,14 +33,28 @@ def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, sa
     found = ledger.read()
     if not wishes.private:
         return _without(ledger, found, wishes, say)
+    wished = intended(silo_config, folder, data, wishes, say)
     if found is None:
-        _begin(silo_config, ledger, data, wishes, say)
+        ledger.begin(wished.promise, wished.before, wished.expected)
     else:
-        _go_on(ledger, found, wishes, say)
+        ledger.promise(wished.promise)
     settled = ledger.account()
     how = f"noise {settled.promise.noise:.4g}, clip {settled.promise.clip:g}"
-    say(f"samples are protected ({how}); {spent_text(settled)}")
+    if settled.rounds_left() == 0:
+        say(f"samples are protected ({how}); {spent_text(settled)}")
+        say(f"warning: {left_text(settled)}")
+    else:
+        say(f"samples are protected ({how}); {status_text(settled)}")
     return True
+
+
+def intended(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, say: Say) -> Account:
+    """Return the account as the wishes would have it; nothing is written. Refuse what contradicts a ledger."""
+    ledger = PrivacyLedger(folder)
+    found = ledger.read()
+    if found is None:
+        return _begun(silo_config, ledger, data, wishes, say)
+    return found.with_promise(_changed(ledger, found, wishes, say), now())
 
 
 def _without(ledger: PrivacyLedger, found: Account | None, wishes: Wishes, say: Say) -> bool:
@@ -116,7 +73,8 @@ def _without(ledger: PrivacyLedger, found: Account | None, wishes: Wishes, say: 
     return False
 
 
-def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: Wishes, say: Say) -> None:
+def _begun(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: Wishes, say: Say) -> Account:
+    """Return the account that would begin."""
     delta = RunConfig.dp_delta if wishes.delta is None else wishes.delta
     before = wishes.before(delta)
     if before is None:
@@ -151,11 +109,11 @@ def _begin(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: W
     for text in advice(silo, delta, clip, noise):
         say(f"warning: {text}")
     expected = account.scaled(planned(silo, 1), noise)
-    ledger.begin(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
+    return Account(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
 
 
-def _go_on(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> None:
-    """Change what the wishes change; what was spent stays, and the noise that was found."""
+def _changed(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> Promise:
+    """Return what the wishes change; what was spent stays, and the noise that was found."""
     old = found.promise
     before = wishes.before(found.before.delta)
     if before is not None and before != found.before:
@@ -183,12 +141,10 @@ def _go_on(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> N
         )
     # Without --dp-epsilon the limit stays: nobody loses it by leaving out a flag. What left unprotected has none.
     kept = None if found.unprotected else old.limit
-    ledger.promise(
-        Promise(
-            limit=kept if wishes.epsilon is None else wishes.epsilon,
-            delta=old.delta if wishes.delta is None else wishes.delta,
-            clip=old.clip if wishes.clip is None else wishes.clip,
-            noise=old.noise if wishes.noise is None else wishes.noise,
-            rounds=old.rounds if wishes.noise in (None, old.noise) else None,
-        )
+    return Promise(
+        limit=kept if wishes.epsilon is None else wishes.epsilon,
+        delta=old.delta if wishes.delta is None else wishes.delta,
+        clip=old.clip if wishes.clip is None else wishes.clip,
+        noise=old.noise if wishes.noise is None else wishes.noise,
+        rounds=old.rounds if wishes.noise in (None, old.noise) else None,
     )
