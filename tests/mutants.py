@@ -120,8 +120,8 @@ MUTANTS = (
     # a silo's own privacy
     Mutant(
         "federation/silo/round.py",
-        "                self.privacy.spend(k, local.spent[0])\n",
-        "                pass\n",
+        "            KeptReplies(self.privacy).pay(k, local.spent[0], asked, answer)\n",
+        "            pass\n",
         "tests/federation/test_privacy_leaving.py -k ledger_has_each_round",
     ),
     Mutant(
@@ -165,6 +165,103 @@ MUTANTS = (
         "kept = None if found.unprotected else old.limit",
         "kept = None",
         "tests/federation/test_privacy_wishes.py -k restart_keeps",
+    ),
+    # asked for the same again, and out
+    Mutant(
+        "federation/silo/round.py",
+        "answer = self.answered(asked) or self._train(",
+        "answer = self._train(",
+        "tests/federation/test_kept_replies.py -k 'lost_reply and fedamp'",
+    ),
+    Mutant(
+        "federation/silo/kept_replies.py",
+        "if paid is None or self._digest(asked) != paid:",
+        "if not self._path(asked).exists():",
+        "tests/federation/test_kept_replies.py -k 'never_leaves or does_not_name'",
+    ),
+    Mutant(
+        "federation/silo/kept_replies.py",
+        "found.update(part.detach().cpu().contiguous().numpy().tobytes())",
+        "pass",
+        "tests/federation/test_kept_replies.py -k another_message",
+    ),
+    Mutant(
+        "federation/silo/kept_replies.py",
+        "json.dumps([life, k, accepted, anew])",
+        "json.dumps([k, accepted, anew])",
+        "tests/federation/test_kept_replies.py -k another_message",
+    ),
+    Mutant(
+        "federation/silo/kept_replies.py",
+        "if path.name.removesuffix(ENDING) not in kept:",
+        "if not kept:",
+        "tests/federation/test_kept_replies.py -k last_ones",
+    ),
+    Mutant(
+        "federation/silo/app.py",
+        "if not repeated or house.privacy.uncounted():",
+        "if True:",
+        "tests/federation/test_kept_replies.py -k 'lost_reply and fedamp'",
+    ),
+    Mutant(
+        "federation/silo/app.py",
+        "if not repeated or house.privacy.uncounted():",
+        "if not repeated:",
+        "tests/federation/test_kept_replies.py -k 'killed_after and fedamp'",
+    ),
+    Mutant(
+        "federation/silo/app.py",
+        "    else:\n        house.check(accepted)\n",
+        "    house.check(accepted)\n",
+        "tests/federation/test_kept_replies.py -k spent_all",
+    ),
+    Mutant(
+        "federation/server/strategy.py",
+        "        if reason in OUT:\n",
+        "        if False:\n",
+        "tests/federation/test_out.py -k last_round",
+    ),
+    Mutant(
+        "federation/server/strategy.py",
+        ", **self.attendance.out_and_here(grid)}",
+        "}",
+        "tests/federation/test_out.py -k last_model",
+    ),
+    Mutant(
+        "federation/server/attendance.py",
+        "or who in self.willing) and not self.state.standing(who).out",
+        "or who in self.willing)",
+        "tests/federation/test_out.py -k 'pauses or last_round'",
+    ),
+    Mutant(
+        "federation/server/attendance.py",
+        'return self._out(who) and self.connected.get(who, "") != known.connected',
+        "return False",
+        "tests/federation/test_out.py -k pauses",
+    ),
+    Mutant(
+        "federation/server/attendance.py",
+        "        elif self._out(who):  # it does not answer, say: why it is out is still true\n",
+        "        elif False:\n",
+        "tests/federation/test_out.py -k does_not_answer",
+    ),
+    Mutant(
+        "federation/server/resume.py",
+        '            standing.out, standing.reason = True, silo["reason"]\n',
+        "            pass\n",
+        "tests/federation/test_out.py -k survives",
+    ),
+    Mutant(
+        "federation/silo/privacy_account.py",
+        "        each = self.next_round or (",
+        "        each = self.expected or (",
+        "tests/federation/test_privacy_ledger.py -k last_ones_cost",
+    ),
+    Mutant(
+        "config/sources.py",
+        "    check_protected(values)\n",
+        "",
+        "tests/runs/test_private_runs.py -k even_at_their_defaults",
     ),
     # what a result belongs to
     Mutant(
@@ -764,8 +861,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/app.py",
-        "    trained = house.ledger.count()  # before anything leaves the silo\n",
-        "    trained = 0\n",
+        "        house.ledger.count()  # before anything leaves the silo\n",
+        "        pass\n",
         "tests/federation/test_ledger.py -k restart",
     ),
     # live pages

@@ -17,7 +17,7 @@ from fedamp.records.reading import read_lines
 from fedamp.rows import Rows
 from fedamp.training.trainer import Trainer
 from federation.inprocess import Local, plan_of, write_silos
-from federation.private import lose_patience, protect
+from federation.private import cost, lose_patience, protect
 
 pytestmark = pytest.mark.many
 """Run after the fast tests, on all cores: these train."""
@@ -89,20 +89,15 @@ def test_a_lost_reply_leaves_again_bit_for_bit_and_costs_nothing(tmp_path, metho
 
 def test_a_silo_that_has_spent_all_still_repeats_its_last_reply(tmp_path):
     """And nothing else: the next round is refused."""
-    post = Post(lost=(1,))
-    local = private(tmp_path, post, rounds=2)
-    silo = local.houses[1].open(None)
-    silo.play(1, 0, silo.templates()[0])
-    once = PrivacyLedger(local.houses[1].folder).account()
-    PrivacyLedger(local.houses[1].folder).path.unlink()
-    protect(local, 1, limit=once.spent * 1.01)
-    shutil.rmtree(local.houses[1].folder / "memory")
-    local.serve(rounds=1)
-    assert [k for k, _, _ in post.left] == ["1", "1"]
-    assert paid(local) == [1]
+    post = Post(lost=(3,))
+    local = private(tmp_path, post, who=(), rounds=4)
+    protect(local, 1, limit=(cost(local, 1, 3) + cost(local, 1, 4)) / 2)
+    local.serve(rounds=3)
+    assert [k for k, _, _ in post.left] == ["1", "2", "3", "3"]
+    assert paid(local) == [1, 2, 3]
     local.rules = replace(local.rules, min_silos=1)
-    local.serve(rounds=2)
-    (line,) = (line for line in read_lines(tmp_path / "record/rounds.jsonl") if line["round"] == 2 and "absent" in line)
+    local.serve(rounds=4)
+    (line,) = (line for line in read_lines(tmp_path / "record/rounds.jsonl") if line["round"] == 4 and "absent" in line)
     assert line["absent"] == {"silo-1": SPENT_PRIVACY}
 
 

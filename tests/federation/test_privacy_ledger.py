@@ -117,6 +117,13 @@ def test_the_rounds_that_are_left_are_those_that_fit(tmp_path, already):
     assert left_text(ledger.account()) == f"enough for {9 - already} rounds more{like}"
 
 
+def test_the_rounds_that_are_left_are_counted_by_what_the_last_ones_cost(tmp_path):
+    ledger = begun(tmp_path, limit=epsilon(times(9), 1e-5) * 1.001)
+    for k in (1, 2, 3):
+        ledger.spend(k, times(2))
+    assert ledger.account().rounds_left() == 1
+
+
 def test_nothing_left_is_said_with_what_to_do(tmp_path):
     limit = epsilon(times(1), 1e-5)
     ledger = begun(tmp_path, limit=limit)
