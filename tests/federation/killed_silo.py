@@ -3,7 +3,7 @@
     python killed_silo.py FOLDER
 
 After each death the whole federation is started again and goes on. Prints, after each, how many different replies
-have left the silo so far, and how many rounds its ledger holds.
+have left the silo so far, how many rounds its ledger holds, and how many of them were paid for twice.
 """
 
 from __future__ import annotations
@@ -75,11 +75,9 @@ def main(folder: Path) -> None:
         os.close(reading)
         died = os.WTERMSIG(os.waitpid(child, 0)[1])
         account = ledger.account()
-        print(
-            json.dumps(
-                {"signal": died, "left": len(gone), "rounds": len(account.rounds), "steps": account.spending.total()}
-            )
-        )
+        rounds = [each.round for each in account.rounds]
+        counts = {"left": len(gone), "rounds": len(rounds), "twice": len(rounds) - len(set(rounds))}
+        print(json.dumps({"signal": died, **counts, "steps": account.spending.total()}))
 
 
 if __name__ == "__main__":

@@ -142,6 +142,13 @@ def test_the_scripts_are_valid(federation):
     assert __version__ in (federation / "README.md").read_text()
 
 
+def test_each_silos_operator_learns_what_can_be_promised(federation):
+    for name in NAMES:
+        readme = " ".join((federation / "bundles" / name / "README.md").read_text().split())
+        assert "`fedamp silo up . --data /path/to/your/data --dp-epsilon 2 --dp-spent 0`" in readme
+        assert "`docs/privacy.md`" in readme
+
+
 def test_init_unites_schemas(fedamp_command, tmp_path):
     for i in range(3):
         silo_data(tmp_path / f"{i}.npz", seed=i, rows=30 + i)
