@@ -666,6 +666,12 @@ MUTANTS = (
         "tests/methods/test_autoamp.py -k probe_from_one",
     ),
     Mutant(
+        "methods/attention/bias_variance.py",
+        "mutual = heard & ~_left(least_error_weights(signal, noise, weight, heard), weight).T",
+        "mutual = heard",
+        "tests/methods/attention/test_bias_variance.py -k left",
+    ),
+    Mutant(
         "methods/attention/misfit.py",
         "for half in (mine, 3 - mine)",
         "for half in (mine, mine)",

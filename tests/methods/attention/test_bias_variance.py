@@ -136,3 +136,19 @@ def test_on_gaussian_clients_the_error_is_nearly_that_of_known_moments(kind, m, 
     assert torch.stack(excess).mean() < 1.3
     assert torch.stack(alone).mean() < 1.02
     assert torch.stack(fedavg).mean() < 1.3
+
+
+def test_who_has_left_is_not_heard_by_those_it_left_and_keeps_its_like():
+    """Clients 0 and 1 are alike, and so are 2 to 5, not far from them; the first two were found to be badly fitted."""
+    g = torch.Generator().manual_seed(0)
+    theta = torch.zeros(6, 400, dtype=torch.float64)
+    theta[:2, 0] = 12.0
+    a, b = (theta + torch.randn(6, 400, generator=g, dtype=torch.float64) * 0.1 for _ in range(2))
+    start, samples = torch.zeros(1, 400, dtype=torch.float64), torch.full((6,), 50.0)
+    plain = collaboration(a, b, start, samples, torch.full((6,), 0.02)).xi
+    assert plain[:2, 2:].min() > 0.02
+    assert plain[2:, :2].min() > 0.02
+    left = collaboration(a, b, start, samples, torch.tensor([2.0, 2.0, 0.02, 0.02, 0.02, 0.02])).xi
+    assert left[:2, :2].min() > 0.3
+    assert left[2:, :2].max() == 0
+    torch.testing.assert_close(left[2:, 2:], torch.full((4, 4), 0.25, dtype=torch.float64), rtol=0, atol=0.02)

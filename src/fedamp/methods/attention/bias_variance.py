@@ -34,6 +34,8 @@ FAR = 10.0
 """Times the usual length of a probe from which on nobody listens to a client: it sends something wrong, or poison."""
 OPPOSED = -0.25
 """Cosine below which two clients learned opposite things."""
+UNHEARD = 0.1
+"""Share of an even weight below which a client is not listened to."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,10 @@ def collaboration(
 ) -> Collaboration:
     """Return who should listen to whom: the weights of least expected error, of those who can learn from each other.
 
-    Nobody listens to a client whose probe went too far (`far_out`) or who learned the opposite (`opposed`). Squared
-    bias counts `bias_weight` times, `(m,)`; the gain is that of the weights with 1. `private` `(m,)` is S, the variance
-    of privacy's noise in both halves, as each client tells it; none if it is left out.
+    Nobody listens to a client whose probe went too far (`far_out`), who learned the opposite (`opposed`) or who has
+    left it (`_left`). Squared bias counts `bias_weight` times, `(m,)`; the gain is that of the weights with 1.
+    `private` `(m,)` is S, the variance of privacy's noise in both halves, as each client tells it; none if it is left
+    out.
     """
     private = _at_most_seen(a, b, private)
     far = far_out(a, b, start, samples, private)
@@ -64,10 +67,21 @@ def collaboration(
     heard = ~opposed(a, b, start, 1 - private / 4 / noise)
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
     xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
-    xi[near[:, None], near] = least_error_weights(signal, noise, bias_weight[near], heard)
+    weight = bias_weight[near]
+    mutual = heard & ~_left(least_error_weights(signal, noise, weight, heard), weight).T
+    xi[near[:, None], near] = least_error_weights(signal, noise, weight, mutual)
     none, against = torch.zeros_like(far), (~heard).sum(1).to(far)
     by_client = {"gain": none.index_put((near,), gain), "far": far, "opposed": none.index_put((near,), against)}
     return Collaboration(xi, by_client, _facts(signal, noise, spectrum))
+
+
+def _left(xi: Tensor, bias_weight: Tensor) -> Tensor:
+    """Return whom each client has left, `(m, m)` bool: whom it does not hear, since squared bias counts more for it.
+
+    A difference has two sides: who was left must not listen either, or it would follow a model that goes another way.
+    """
+    apart = xi < UNHEARD / len(xi)
+    return (apart & (bias_weight > bias_weight.min())[:, None]).fill_diagonal_(False)
 
 
 def _facts(signal: Tensor, noise: Tensor, spectrum: Tensor) -> dict[str, Tensor]:
