@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from fedamp.row_store import computing_device, is_everyone, moved, new_stack, taken, write
+
 BLOCK = 1 << 22
 """Entries of a column block: its float64 copy takes 32 MiB, however many parameters a model has."""
 
@@ -23,15 +25,22 @@ def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
         yield slice(begin, begin + width)
 
 
+def double_blocks(*stacks: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Yield blocks of columns, and there what each stack `(., d)` has in float64, where products are computed."""
+    there = computing_device(stacks[0])
+    for block in column_blocks(stacks[0]):
+        yield block, [moved(stack[:, block], there).double() for stack in stacks]
+
+
 def mix(weights: Tensor, rows: Tensor) -> Tensor:
     """Return weights @ rows, `(n, m) @ (m, d)`, summed in float64 and returned in the rows' dtype.
 
     Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows exactly that row.
     """
-    weights = weights.to(rows.device, torch.float64)
-    mixed = rows.new_empty((len(weights), rows.shape[1]))
-    for block in column_blocks(rows):
-        mixed[:, block] = (weights @ rows[:, block].double()).to(rows.dtype)
+    weights = weights.to(computing_device(rows), torch.float64)
+    mixed = new_stack((len(weights), rows.shape[1]), rows)
+    for block, (part,) in double_blocks(rows):
+        write(mixed[:, block], (weights @ part).to(rows.dtype))
     return mixed
 
 
@@ -87,16 +96,23 @@ class Rows:
 
     def to(self, device: torch.device | str) -> Rows:
         """Return the same rows on a device."""
-        return Rows(self.params.to(device), self.buffers.to(device))
+        return Rows(moved(self.params, device), moved(self.buffers, device))
 
     def __getitem__(self, index: Tensor | slice) -> Rows:
         return Rows(_pick(self.params, index), _pick(self.buffers, index))
 
     def put(self, index: Tensor, rows: Rows) -> Rows:
-        """Return a copy in which the rows at `index` (a mask or positions) are replaced."""
-        params, buffers = self.params.clone(), self.buffers.clone()
-        params[index], buffers[index] = rows.params, rows.buffers
-        return Rows(params, buffers)
+        """Return rows of which those at `index` (a mask or positions) are replaced; a copy if only some are."""
+        if not len(rows):
+            return self
+        if rows.like(self) and is_everyone(index, len(self)):
+            return rows
+        return Rows(_put(self.params, index, rows.params), _put(self.buffers, index, rows.buffers))
+
+    def like(self, other: Rows) -> bool:
+        """Whether these rows could stand in the place of others: of the same shape and type, on the same device."""
+        pairs = (self.params, other.params), (self.buffers, other.buffers)
+        return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
 
     def put_columns(self, columns: Columns, rows: Rows) -> Rows:
         """Return a copy in which these columns are those of other rows: one for each, or one for all."""
@@ -117,15 +133,27 @@ class Rows:
 
     def finite(self) -> Tensor:
         """Return for each row whether all of it is finite, `(n,)`."""
-        return self.params.isfinite().all(1) & self.buffers.isfinite().all(1)
+        found = torch.ones(len(self), dtype=torch.bool, device=self.params.device)
+        for values in (self.params, self.buffers):
+            for block in column_blocks(values):
+                found &= values[:, block].isfinite().all(1)
+        return found
 
 
 def _pick(rows: Tensor, index: Tensor | slice) -> Tensor:
     """Return some rows; if they are one row repeated, that row repeated, still without a copy."""
-    if isinstance(index, slice) or len(rows) < 2 or rows.stride(0) != 0:
+    if isinstance(index, slice):
         return rows[index]
-    count = int(index.sum()) if index.dtype == torch.bool else len(index)
-    return rows[:1].expand(count, -1)
+    if len(rows) > 1 and rows.stride(0) == 0:
+        return rows[:1].expand(int(index.sum()) if index.dtype == torch.bool else len(index), -1)
+    return taken(rows, index)
+
+
+def _put(rows: Tensor, index: Tensor, new: Tensor) -> Tensor:
+    """Return a copy in which the rows at `index` are new."""
+    copy = new_stack(tuple(rows.shape), rows).copy_(rows)
+    copy[index] = new
+    return copy
 
 
 Message = Mapping[str, Rows]

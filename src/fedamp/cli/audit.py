@@ -14,9 +14,13 @@ from fedamp.config import RunConfig
 from fedamp.config.run_config import FAULTS
 
 Flag = typer.Option
-# What an audit does not play: what is held out, who is absent, and models that nobody sends.
+# What an audit does not play: what is held out, who is absent, models that nobody sends, more clients than memory.
 AuditFlags = takes_fields(
-    {RunConfig: config_fields(["validation", "take_home", "alone", "newcomers", "metric", "positive"], [FAULTS])}
+    {
+        RunConfig: config_fields(
+            ["validation", "take_home", "alone", "newcomers", "metric", "positive", "rows"], [FAULTS]
+        )
+    }
 )
 BROKEN = 1
 """The exit code if more leaks than was claimed."""

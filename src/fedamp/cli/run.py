@@ -46,12 +46,12 @@ def run_command(
 
     asked = configured(preset, config, given_flags(context), details or [])
     if dry_run:
-        show_needs(asked, data_dir, as_json)
+        show_needs(asked, data_dir, as_json, folder)
     else:
         run_one(asked, folder, as_json, data_dir, track)
 
 
-def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
+def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool, folder: Path | None = None) -> None:
     """Print what a run would need; warn if there is less."""
     from fedamp.runs.memory.needs import in_words, needs
     from fedamp.runs.memory.process_memory import resident
@@ -59,7 +59,7 @@ def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool) -> None:
 
     program = resident()  # before any data are read
     setup = assemble(config, data_dir=data_dir)
-    need = needs(config, setup, program)
+    need = needs(config, setup, program, folder or Path("runs"))
     if as_json:
         summary = {"fits": need.fits, "engine": setup.choice.engine}
         print(json.dumps({**vars(need), **summary, "warnings": setup.warnings}))

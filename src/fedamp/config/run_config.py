@@ -32,6 +32,10 @@ is still the same run, in the same folder."""
 PRIVACY_DETAILS = ("dp_delta", "dp_clip")
 """How samples are protected, where `dp_epsilon` or `dp_noise` says that they are."""
 
+NO_MATTER = ("rows",)
+"""Fields on which no number of a result depends. They are not written down: a run goes on with another one, and each
+machine chooses for itself."""
+
 GIVEN = "given"
 """The data and the setting of clients whose samples were handed over from Python."""
 
@@ -203,6 +207,13 @@ class RunConfig:
         choices=("auto", "fp32", "tf32", "bf16"),
         group=MACHINE,
     )
+    rows: str = about(
+        "auto",
+        "Where the models of all clients are kept: where they are trained (device), on the host, from where they go to "
+        "the device in chunks, or on disk; auto is the first that has room.",
+        choices=("auto", "device", "host", "disk"),
+        group=MACHINE,
+    )
     schema: str | None = about(None, "A file with the schema that the silos agreed on.", group=SILOS)
     model_code: str | None = None  # digest of the file that a module:function comes from: another file, another run
     loss_code: str | None = None  # digest of a loss, or of a metric, that was given from Python
@@ -327,7 +338,7 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the named choices as tables: what goes to JSON."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NO_MATTER}
         for name in LATER:
             if values[name] == getattr(RunConfig, name):
                 del values[name]

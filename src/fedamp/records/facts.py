@@ -42,6 +42,8 @@ class Facts:
     precision: str | None = None  # as used: "fp32", "tf32" or "bf16"
     compiled: bool | None = None
     device: str | None = None
+    rows_in: str | None = None  # where all clients' rows were kept: "device", "host" or "disk"
+    rows_why: str | None = None
     hyperparameters: Mapping[str, Any] | None = None  # of the method, its defaults among them
     optimizer: str | None = None  # as used: the method's own if none was asked for
     lr: float | None = None

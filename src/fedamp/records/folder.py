@@ -61,16 +61,19 @@ class RunFolder:
     inputs: Inputs | None = None
     kept: Kept | None = None  # which checkpoints stay; by default the last two
 
-    def begin(self, config: Mapping[str, Any], schema: str | None, device: torch.device) -> Checkpoint | None:
+    def begin(
+        self, config: Mapping[str, Any], schema: str | None, device: torch.device, home: torch.device | None = None
+    ) -> Checkpoint | None:
         """Make the folder ready; return the checkpoint to continue from if this run was interrupted in it.
 
-        The folder of another run is an error, unless that run failed before its first round.
+        `device` trains; `home` is where rows are kept, if that is elsewhere. The folder of another run is an error,
+        unless that run failed before its first round.
         """
         with self._clear_errors():
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.config()
             self._check_free(there, config)
-            saved = load_checkpoint(self.path, device) if there == config else None
+            saved = load_checkpoint(self.path, home or device) if there == config else None
             if saved is not None:
                 self._check_device(saved, device)
             for name in (RESULT, MODELS, BEST, XI, SCHEMA, STATE):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ KINDS = {
 }
 
 
+PART = 1 << 24
+"""Entries that are copied at once, if they have to be."""
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors, each under its name; what lies on the CPU in one piece is not copied.
 
@@ -49,4 +53,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     with whole(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in names:
-            file.write(tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+            for part in _parts(tensors[name].detach()):
+                file.write(part.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+
+
+def _parts(tensor: Tensor) -> Sequence[Tensor]:
+    """Return a tensor as parts that can be copied one by one, where copies are needed: one row that stands for many."""
+    if tensor.ndim < 2 or not len(tensor) or (tensor.device.type == "cpu" and tensor.is_contiguous()):
+        return [tensor]
+    return torch.split(tensor, max(1, PART // max(1, tensor[0].numel())))

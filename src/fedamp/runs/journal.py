@@ -33,7 +33,7 @@ class Journal:
         if folder is None:
             return cls([], None), None
         schema = None if setup.schema is None else schema_to_json(setup.schema)
-        saved = folder.begin(config.to_dict(), schema, setup.w.params.device)
+        saved = folder.begin(config.to_dict(), schema, setup.store.device, setup.store.home)
         return cls([] if saved is None else folder.lines(), folder), saved
 
     def add(self, line: Line) -> Line:

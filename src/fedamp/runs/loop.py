@@ -15,6 +15,8 @@ from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
+from fedamp.row_store import use_store
+from fedamp.runs.client_half import client_half
 from fedamp.runs.conclusion import conclude, read_again
 from fedamp.runs.journal import Journal, round_line, unplayed_line
 from fedamp.runs.newcomers.newcomer import ROUNDS, arriving, as_newcomer
@@ -55,6 +57,7 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
     """
     if folder is not None and folder.finished(config.to_dict()) is not None:
         return read_again(config, setup, folder)
+    setup = setup.writing_to(None if folder is None else folder.path)
     journal, saved = Journal.begin(config, setup, folder)
     setup = setup if saved is None else setup.as_before(saved.how)
     interrupt, going_on = None, True
@@ -81,6 +84,7 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                     raise
                 if journal.due():
                     journal.save(at.checkpoint(setup))
+                del played  # and the messages of this round with it: the next round makes its own
         except KeyboardInterrupt as stop:
             if at.k == 0:  # not even a first round: there is nothing to conclude
                 raise
@@ -122,20 +126,26 @@ def _next_round(config: RunConfig, setup: Setup, at: Standing) -> Round:
         checked=config.checks_replies,
         poisoned=config.poisoned,
         names=setup.facts.names,
+        half=client_half(setup.store, setup.trainer),
     )
 
 
 @contextlib.contextmanager
 def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
     """Set threads and algorithms as the run wants them; say what to do if its models do not fit into memory."""
-    if setup.w.params.device.type == "cpu":
+    if setup.store.device.type == "cpu":
         keep_freed_memory()
     try:
-        with use_threads(setup.choice.threads), use_deterministic(config.deterministic):
+        with (
+            use_threads(setup.choice.threads),
+            use_deterministic(config.deterministic),
+            use_store(setup.store),
+        ):
             yield
     except torch.OutOfMemoryError as error:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
         raise UserError(
             f"the models of {len(setup.clients)} clients do not fit into the device's memory "
-            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows the sizes. Use fewer clients, or --device cpu"
+            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows the sizes. Keep them on the "
+            "host (--rows host), or use fewer clients"
         ) from None

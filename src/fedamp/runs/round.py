@@ -1,7 +1,7 @@
 """One communication round, and who takes part in it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from fedamp.methods.base import ABOUT
 from fedamp.privacy.events import Spending
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks
+from fedamp.runs.client_half import ClientHalf, LocalFor, together
 from fedamp.runs.simulated_faults import Tamper
 
 
@@ -38,20 +39,21 @@ def play_round(
     server: State,
     clients: State,
     k: int,
-    local_for: Callable[[Tensor], Local],
+    local_for: LocalFor,
     present: Tensor,
     tamper: Tamper = lambda reply, who: reply,
     checked: bool = False,
     poisoned: Collection[int] = (),
     names: Sequence[str] | None = None,
+    half: ClientHalf = together,
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
-    `local_for(who)` gives the local training of the clients at these positions. A reply that is not finite is not
-    received, and its sender's state stays what it was: one such row in a mixture, at whatever weight, would ruin every
-    model. With `checked` the same goes for a reply that a federation would refuse (`reply_checks`). `poisoned` are
-    the clients whose replies are tampered with: their warnings say so. Warnings call clients by `names`, if they have
-    some, else by their numbers.
+    `local_for(who)` gives the local training of the clients at these positions; `half` is the way through them. A reply
+    that is not finite is not received, and its sender's state stays what it was: one such row in a mixture, at whatever
+    weight, would ruin every model. With `checked` the same goes for a reply that a federation would refuse
+    (`reply_checks`). `poisoned` are the clients whose replies are tampered with: their warnings say so. Warnings call
+    clients by `names`, if they have some, else by their numbers.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -60,14 +62,9 @@ def play_round(
         )
     who = present.nonzero()[:, 0]
     server, message = method.server_send(server, k)
-    local = local_for(who)
-    if present.all():  # the usual case: nothing to pick out, and so nothing to copy
-        received, part = message, clients
-    else:
-        received = {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
-        part = clients.take(who)
-    part, reply = method.client_update(part, received, local)
-    reply = tamper(reply, who)
+    trained = half(method, clients, message, who, local_for)
+    part, received, local = trained.clients, trained.received, trained.local
+    reply = tamper(trained.reply, who)
     num_bytes = {"down": _num_bytes(received), "up": _num_bytes(reply)}
     diagnostics = method.diagnostics(server)
     losses = getattr(local, "losses", {})

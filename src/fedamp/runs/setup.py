@@ -22,6 +22,7 @@ from fedamp.methods.newcomer import Joining
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
+from fedamp.row_store import RowStore
 from fedamp.rows import Rows
 from fedamp.runs.judging import (
     NOTHING_OWN,
@@ -34,6 +35,7 @@ from fedamp.runs.judging import (
     undefined_warnings,
 )
 from fedamp.runs.material import Material, given_material, load_material
+from fedamp.runs.memory.placing import place_rows
 from fedamp.runs.newcomers.newcomer import ROUNDS, as_newcomer, kept_out, setup_of
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.protection import Protection, protection
@@ -62,6 +64,7 @@ class Setup:
     facts: Facts  # what is written down about data, model and way
     schema: Schema | None  # of a user's own silos
     tamper: Tamper
+    store: RowStore  # where all clients' rows are kept
     warnings: tuple[str, ...] = ()  # about data, and method with model: what was guessed, or may not be intended
     newcomers: tuple[Setup, ...] = ()  # of the clients that are kept out and join afterwards, each by itself
 
@@ -72,6 +75,10 @@ class Setup:
         facts = replace(self.facts, engine=choice.engine, threads=choice.threads)
         return replace(self, trainer=trainer, choice=choice, facts=facts)
 
+    def writing_to(self, folder: Path | None) -> Setup:
+        """Return the same with rows that are kept on disk in this folder; without one, where temporary files are."""
+        return replace(self, store=replace(self.store, folder=folder))
+
     @property
     def way(self) -> dict[str, Any]:
         """The way of training, as a checkpoint holds it."""
@@ -79,7 +86,7 @@ class Setup:
             "engine": self.choice.engine,
             "chunk": self.trainer.chunks.size,
             "threads": self.choice.threads,
-            "device": self.w.params.device.type,
+            "device": self.store.device.type,
         }
 
 
@@ -119,19 +126,26 @@ def assemble(
     trainer, choice = _way_of_training(config, trainer, clients, w)
     doubts = method.doubts(trainer.local(clients, 1))
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
+    played = AloneBeside(method) if beside else method
+    # A newcomer, or a silo, is one client: its rows are where it trains.
+    placed = place_rows(config if together else replace(config, rows="device"), trainer, clients, played, w)
+    trainer, choice = trainer.changed(chunk=placed.chunk), replace(choice, chunk=placed.chunk)
     setup = Setup(
-        method=AloneBeside(method) if beside else method,
+        method=played,
         trainer=trainer,
         clients=clients,
-        w=w,
+        w=w.to(placed.store.home),
         choice=choice,
         facts=replace(
             _facts(config, material, clients, trainer, choice, method),
             undefined=without or None,
             privacy=None if safe is None else safe.promised.to_dict(),
+            rows_in=placed.store.place,
+            rows_why=placed.why,
         ),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
+        store=placed.store,
         warnings=(
             *material.warnings,
             *judging_warnings(config, material.task, material.labels),
@@ -164,7 +178,7 @@ def _newcomers(
     """Return a setup for each client that is kept out: the run's, with its own samples and its own first model."""
     if material.newcomers is None:
         return ()
-    device, late = setup.w.params.device, _with_label_noise(replace(material, clients=material.newcomers), config)
+    device, late = setup.store.device, _with_label_noise(replace(material, clients=material.newcomers), config)
     shape = tuple(late.x.shape[1:])
     names = material.newcomer_names or [f"client {number}" for number in late.numbers]
     found = []
@@ -177,7 +191,7 @@ def _newcomers(
         groups = None if mine.groups is None else (*(setup.clients.groups or ()), *mine.groups)
         meets = method_of(config, groups) if method is None else with_plain_values(method)
         unscored, without = undefined_warnings(material.task, mine, [name], together=False)
-        late_one = replace(setup_of(setup, meets, mine, name), w=w, warnings=tuple(unscored))
+        late_one = replace(setup_of(setup, meets, mine, name), w=w.to(setup.store.home), warnings=tuple(unscored))
         late_one = replace(late_one, facts=replace(late_one.facts, undefined=without or None))
         safe = protection(as_newcomer(config, ROUNDS), meets, setup.trainer, mine, w, [name])
         found.append(late_one if safe is None else _protected(late_one, safe))

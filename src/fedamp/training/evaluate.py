@@ -125,7 +125,7 @@ def _one(
     by_class: Tensor | None = None,
 ) -> Tensor:
     """Return mean tally and loss of the client with this number, `(2,)`; its outputs go to `answers`."""
-    total = torch.zeros(2, dtype=torch.float64, device=row.params.device)
+    total = torch.zeros(2, dtype=torch.float64, device=clients.x.device)
     for output, y in _passes(trainer, clients, row, number, positions):
         total += _counts(trainer, output, y, None if by_class is None else by_class[y])
         if answers is not None:
@@ -137,7 +137,8 @@ def _passes(
     trainer: Trainer, clients: Clients, row: Rows, number: int, positions: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the outputs of the client with this number, and the targets, in parts that fit the memory."""
-    device = row.params.device
+    device = clients.x.device
+    row = row.to(device)
     seed_streams(seeds.number(trainer.config.seed, "other randomness", number, NO_ROUND), device)
     for t, part in enumerate(torch.split(positions, BATCH), start=1):
         x, y = clients.samples(part)
@@ -183,22 +184,25 @@ def _stacked(
     sizes = [len(positions) for positions in held]
     if max(sizes) > BATCH:
         return None
-    scores = torch.empty((len(rows), 2), dtype=torch.float64, device=rows.params.device)
+    scores = torch.empty((len(rows), 2), dtype=torch.float64, device=clients.x.device)
     for size in dict.fromkeys(sizes):
         alike = [i for i, each in enumerate(sizes) if each == size]
 
         def work(part: slice, size: int = size, alike: Sequence[int] = alike) -> None:
             here = alike[part]
             # A slice of all is a view, where positions would copy the models.
-            index = part if len(alike) == len(rows) else torch.tensor(here, device=rows.params.device)
+            mine, models = (
+                part if len(alike) == len(rows) else torch.tensor(here, device=each.device)
+                for each in (scores, rows.params)
+            )
             x, y = clients.samples(torch.stack([held[i] for i in here]))
             with torch.no_grad():
-                output = outputs(trainer, rows[index], x, [clients.numbers[i] for i in here])
-                weight = () if by_class is None else (by_class[index].gather(1, y),)
-                scores[index] = vmap(partial(_counts, trainer))(output, y, *weight) / size
+                output = outputs(trainer, rows[models].to(x.device), x, [clients.numbers[i] for i in here])
+                weight = () if by_class is None else (by_class[mine].gather(1, y),)
+                scores[mine] = vmap(partial(_counts, trainer))(output, y, *weight) / size
             if answers is not None:
-                for i, one, mine in zip(here, output.to(trainer.model.dtype), y, strict=True):
-                    answers[i] = [(one, mine)]
+                for i, one, target in zip(here, output.to(trainer.model.dtype), y, strict=True):
+                    answers[i] = [(one, target)]
 
         trainer.in_chunks(len(alike), work)
     return scores

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from fedamp.methods.attention.weights import on_simplex
-from fedamp.rows import column_blocks
+from fedamp.row_store import computing_device, taken
+from fedamp.rows import double_blocks
 
 STEPS = 5000
 """Gradient steps that find out who gets a weight, at most; the weights themselves are then computed exactly."""
@@ -62,7 +63,7 @@ def collaboration(
     private = _at_most_seen(a, b, private)
     far = far_out(a, b, start, samples, private)
     near = (far <= FAR).nonzero()[:, 0]
-    a, b, samples, private = a[near], b[near], samples[near], private[near]
+    a, b, samples, private = taken(a, near), taken(b, near), samples[near], private[near]
     signal, noise, spectrum = signal_and_noise(a, b, samples, private)
     heard = ~opposed(a, b, start, 1 - private / 4 / noise)
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
@@ -134,10 +135,10 @@ def far_out(a: Tensor, b: Tensor, start: Tensor, samples: Tensor, private: Tenso
 
 def _square(rows: Tensor, origin: Tensor) -> Tensor:
     """Return the squared lengths of rows seen from one origin, or each from its own, `(m,)`."""
-    total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for block in column_blocks(rows):
-        total += (rows[:, block].double() - origin[:, block].double()).square().sum(1)
-    return total
+    total = torch.zeros(len(rows), dtype=torch.float64, device=computing_device(rows))
+    for _, (part, at) in double_blocks(rows, origin):
+        total += (part - at).square().sum(1)
+    return total.to(rows.device)
 
 
 def signal_and_noise(
@@ -175,15 +176,16 @@ def _floor(values: Tensor) -> Tensor:
 
 def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> Tensor:
     """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`."""
-    products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=a.device)
-    for block in column_blocks(a):
-        one, other = a[:, block].double(), b[:, block].double()
-        if start is not None:
-            one, other = one - start[:, block].double(), other - start[:, block].double()
+    there = computing_device(a)
+    products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=there)
+    shares = None if shares is None else shares.to(there)
+    for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start])):
+        if at:
+            one, other = one - at[0], other - at[0]
         if shares is not None:
             one, other = one - shares @ one, other - shares @ other
         products.addmm_(one, other.T)
-    return products
+    return products.to(a.device)
 
 
 def least_error_weights(

@@ -3,18 +3,17 @@
 import torch
 from torch import Tensor
 
-from fedamp.rows import column_blocks
+from fedamp.row_store import computing_device
+from fedamp.rows import double_blocks
 
 
 def _gram(rows: Tensor, origin: Tensor | None = None) -> Tensor:
     """Return the inner products of rows seen from `origin`, `(m, m)`, summed in float64 block by block."""
-    total = torch.zeros((len(rows), len(rows)), dtype=torch.float64, device=rows.device)
-    for block in column_blocks(rows):
-        part = rows[:, block].double()
-        if origin is not None:
-            part = part - origin[block].double()
-        total.addmm_(part, part.T)
-    return total
+    total = torch.zeros((len(rows), len(rows)), dtype=torch.float64, device=computing_device(rows))
+    for _, (part, *at) in double_blocks(rows, *([] if origin is None else [origin[None]])):
+        seen = part - at[0] if at else part
+        total.addmm_(seen, seen.T)
+    return total.to(rows.device)
 
 
 def squared_distances(rows: Tensor) -> Tensor:
@@ -49,9 +48,10 @@ def noise_in_length(rows: Tensor, noise: Tensor) -> Tensor:
     E|w_i|^2 = |theta_i|^2 + s_i, so that it is (1 - s_i / |w_i|^2)^(-1/2): 1 without noise. A row that is all noise has
     no direction left to compare; it is as if it were the same as everyone's.
     """
-    squares = torch.zeros((len(rows), 1), dtype=torch.float64, device=rows.device)
-    for block in column_blocks(rows):
-        squares += rows[:, block].double().square().sum(1, keepdim=True)
+    squares = torch.zeros((len(rows), 1), dtype=torch.float64, device=computing_device(rows))
+    for _, (part,) in double_blocks(rows):
+        squares += part.square().sum(1, keepdim=True)
+    squares = squares.to(rows.device)
     return (1 - torch.where(squares > 0, noise / squares, 0)).clamp(min=1e-12).rsqrt()
 
 

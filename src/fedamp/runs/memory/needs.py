@@ -7,19 +7,17 @@ tell how much a process holds, it is counted from shapes: states, messages, mome
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
-from torch import Tensor, nn
 
 from fedamp.config import RunConfig
 from fedamp.methods import Method
 from fedamp.methods.alone_beside import AloneBeside
-from fedamp.models.dropout import own_stream
-from fedamp.models.flat_model import FlatModel
 from fedamp.records.privacy import Promised
-from fedamp.rows import Rows, State
+from fedamp.row_store import CPU, DEVICE, DISK, GIB, HOST, RowStore, free_memory
+from fedamp.runs.memory.counted import kept_apart, models, num_bytes, of_a_chunk, training
 from fedamp.runs.memory.miniature import play_miniature
 from fedamp.runs.memory.process_memory import forget_peak, peak, resident
 from fedamp.training.torch_switches import give_back_freed_memory
@@ -27,13 +25,17 @@ from fedamp.training.torch_switches import give_back_freed_memory
 if TYPE_CHECKING:
     from fedamp.runs.setup import Setup
 
-GIB = 1 << 30
-
 FEWEST, MOST_BYTES = 4, 1 << 27
 """A miniature has a quarter of the clients, as long as their rows take less than MOST_BYTES, but at least FEWEST."""
 
 LINE = 512
 """Bytes that the record of a round holds for each client: scores, losses and weights, as Python's numbers."""
+
+PLACES = {DEVICE: "the device", HOST: "the host", DISK: "disk"}
+CURES = {
+    HOST: "keep them on disk (--rows disk), or use fewer clients or a smaller model",
+    DISK: "choose a folder with more room (--out), fewer clients or a smaller model",
+}
 
 
 @dataclass(frozen=True)
@@ -47,39 +49,66 @@ class Needs:
     measured: bool  # whether the total is measured, or counted from shapes
     free: int | None  # there now, for the run; None if that is not known
     passes: int  # samples that all clients go through, in all rounds
+    rows: str = DEVICE  # where all clients' rows are kept
+    apart: int = 0  # bytes that they take there, if that is another memory than the one where they are trained
+    apart_free: int | None = None  # bytes that are free there now
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for it."""
-        return self.free is None or self.total <= self.free
+        """Whether there is room for it, in both memories."""
+        short = self.free is not None and self.total > self.free
+        return not short and not self.short_apart
+
+    @property
+    def short_apart(self) -> bool:
+        """Whether the rows find too little room where they are kept."""
+        return self.apart_free is not None and self.apart > self.apart_free
 
 
-def needs(config: RunConfig, setup: Setup, program: int | None = None) -> Needs:
-    """Return what a run needs; `program` is what this process held before the setup was made (`resident`)."""
-    clients, w = setup.clients, setup.w
-    batching = setup.trainer.config.batching
+def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: Path | None = None) -> Needs:
+    """Return what a run needs.
+
+    `program` is what this process held before the setup was made (`resident`); `folder` is the one that the run would
+    write to.
+    """
+    clients, w, store = setup.clients, setup.w, setup.store
+    batching, device = setup.trainer.config.batching, clients.x.device
     trained = 2 if isinstance(setup.method, AloneBeside) else 1  # models of a client, one after the other
-    free, here = free_memory(w.params.device), resident()
-    if w.params.device.type == "cpu" and free is not None and program is not None and here is not None:
+    free, here = free_memory(device), resident()
+    if device.type == "cpu" and free is not None and program is not None and here is not None:
         free += max(0, here - program)  # what this process has taken since would be the run's own
-    measured = None if program is None else measured_peak(config, setup, program)
-    data, states = _bytes(clients.x) + _bytes(clients.y), models(setup.method, w)
+    # A file that is mapped counts as the process's memory, although the system may take it back at any time.
+    measured = None if program is None or store.place == DISK else measured_peak(config, setup, program)
+    elsewhere = store.place == DISK or (store.place == HOST and device.type != "cpu")
+    data = num_bytes(clients.x) + num_bytes(clients.y)
+    states = of_a_chunk(setup.method, w, setup.trainer.chunks.size) if elsewhere else models(setup.method, w)
     return Needs(
         data=data,
         models=states,
         # What must be there is the least, even where a small run's growth hides in what the process held already.
-        total=data + states + training(setup) if measured is None else max(measured, data + states),
+        total=data + states + training(setup.trainer, clients) if measured is None else max(measured, data + states),
         program=program,
         measured=measured is not None,
         free=free,
         passes=trained * config.rounds * sum(batching.samples(len(positions)) for positions in clients.train),
+        rows=store.place,
+        apart=kept_apart(setup.method, w) if elsewhere else 0,
+        apart_free=_free_apart(store, folder) if elsewhere else None,
     )
+
+
+def _free_apart(store: RowStore, folder: Path | None) -> int | None:
+    """Return the bytes that are free where rows are kept apart; a run's folder may not be there yet."""
+    if store.place == HOST:
+        return free_memory(CPU)
+    place = (store.files if folder is None else folder).absolute()
+    return shutil.disk_usage(next(path for path in (place, *place.parents) if path.exists())).free
 
 
 def measured_peak(config: RunConfig, setup: Setup, program: int) -> int | None:
     """Return by how many bytes the run's process would grow at most, or None if that can't be measured here."""
     reading = peak()
-    if setup.w.params.device.type != "cpu" or reading is None or not forget_peak():
+    if setup.clients.x.device.type != "cpu" or reading is None or not forget_peak():
         return None
     m, points = len(setup.clients), {}
     xi = play_miniature(config, setup, 1).xi  # what is loaded on the way is there afterwards, and is counted in both
@@ -109,69 +138,6 @@ def on_a_line(points: dict[int, int], x: int) -> int:
     return y2 if x1 == x2 else round(y2 + max(0.0, (y2 - y1) / (x2 - x1)) * (x - x2))
 
 
-def training(setup: Setup) -> int:
-    """Return the bytes of the clients that are trained at once, from shapes: moments, gradients, activations."""
-    trainer, clients = setup.trainer, setup.clients
-    together = min(trainer.chunks.size, len(clients)) if trainer.config.engine == "stacked" else 1
-    batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
-    row = trainer.model.num_params * setup.w.params.element_size()
-    x, _ = clients.samples(clients.train[0][:1])
-    # Of each client that is trained: its row, two moments, the gradient, the direction and what it is made of.
-    return together * (6 * row + batch * activations(trainer.model, x))
-
-
-def models(method: Method, w: Rows) -> int:
-    """Return the bytes of a method's states, twice (a round makes new ones), and of one message each way.
-
-    The states are made of rows without memory, on torch's `meta` device.
-    """
-    hollow = w.to("meta")
-    states = _state(method.server_init(hollow)) + _state(method.client_init(hollow))
-    return 2 * states + 2 * len(w) * (w.params.shape[1] + w.buffers.shape[1]) * w.params.element_size()
-
-
-def _state(state: State) -> int:
-    kept = [*state.rows.values(), *state.shared.values()]
-    return sum(rows.params.numel() * rows.params.element_size() for rows in kept)
-
-
-def activations(model: FlatModel, x: Tensor) -> int:
-    """Return the bytes that a training pass keeps for one sample: each layer's output, and its gradient."""
-    kept = 0
-
-    def count(module: nn.Module, args: object, output: object) -> None:
-        nonlocal kept
-        if isinstance(output, Tensor):
-            kept += 2 * _bytes(output)
-
-    leaves = [part for part in model.module.modules() if not list(part.children())]
-    hooks = [part.register_forward_hook(count) for part in leaves]
-    try:
-        row = model.row()
-        with own_stream(0, x.device), torch.no_grad():
-            model(row.params[0], row.buffers[0], x, training=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return kept
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that are free on a device, or None if the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":") for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
 def _beside(method: Method) -> str:
     return ", half of them for the models trained alone (--alone)" if isinstance(method, AloneBeside) else ""
 
@@ -191,13 +157,22 @@ def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], s
         f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}{_beside(setup.method)}",
         f"memory      {need.total / GIB:.2f} GiB at the peak{beyond if need.measured else ''}; {source}",
         f"of it       data {need.data / GIB:.2f}, models and messages {need.models / GIB:.2f}",
+        f"rows        on {PLACES[need.rows]}: {facts.rows_why}",
     ]
+    if need.apart:
+        room = "" if need.apart_free is None else f"; {need.apart_free / GIB:.2f} GiB are free there"
+        lines.append(f"on {need.rows:<9}{need.apart / GIB:.2f} GiB of models and messages at the peak{room}")
     if facts.privacy is not None:
         lines.append(f"privacy     {Promised.of(facts.privacy).plan}")
     if need.free is not None:
         lines.append(f"free        {need.free / GIB:.2f} GiB")
     if need.fits:
         return lines, None
+    if need.short_apart:
+        return lines, (
+            f"this run keeps about {need.apart / GIB:.1f} GiB of models and messages on {PLACES[need.rows]}, and "
+            f"{(need.apart_free or 0) / GIB:.1f} GiB are free there; {CURES[need.rows]}"
+        )
     return lines, (
         f"this run needs about {need.total / GIB:.1f} GiB, and {(need.free or 0) / GIB:.1f} GiB are free; use fewer "
         "clients, a smaller model or batch, or another device"
