@@ -142,7 +142,7 @@ def moved(rows: Tensor, device: torch.device | str, index: Tensor | slice | None
     """Return rows `(n, d)`, or those at `index` (positions), on a device; one row that stands for many is moved once.
 
     What goes from the host to a GPU goes through pinned memory, piece by piece: the next piece is gathered while the
-    last one is on its way.
+    last one is on its way. To pin all rows instead would take time, and up to twice their memory.
     """
     device = torch.device(device)
     if len(rows) > 1 and rows.stride(0) == 0 and device != rows.device:
@@ -150,16 +150,16 @@ def moved(rows: Tensor, device: torch.device | str, index: Tensor | slice | None
         return rows[:1].to(device).expand(count, -1)
     if isinstance(index, slice):
         rows, index = rows[index], None
-    if not (rows.device == CPU and device.type == "cuda"):
+    if rows.device != CPU or device == CPU:
         return (rows if index is None else rows[index]).to(device)
     count = len(rows) if index is None else len(index)
     there = torch.empty((count, rows.shape[1]), dtype=rows.dtype, device=device)
     for part in _pieces(there):
-        staged = torch.empty(there[part].shape, dtype=rows.dtype, pin_memory=True)
+        staged = _staging(there[part])
         if index is None:
             staged.copy_(rows[part])
         else:
-            torch.index_select(rows, 0, index[part].to(CPU), out=staged)
+            torch.index_select(rows, 0, index[part], out=staged)
         there[part].copy_(staged, non_blocking=True)
     return there
 
@@ -168,12 +168,17 @@ def write(stack: Tensor, rows: Tensor, index: Tensor | None = None) -> None:
     """Write rows to a stack, all of it or its rows at `index` (positions); from a GPU through pinned memory."""
     for part in _pieces(rows):
         values = rows[part]
-        if rows.is_cuda and stack.device == CPU:
-            values = torch.empty(values.shape, dtype=rows.dtype, pin_memory=True).copy_(values)
+        if rows.device != CPU and stack.device == CPU:
+            values = _staging(values).copy_(values)
         if index is None:
             stack[part].copy_(values)
         else:
-            stack.index_copy_(0, index[part], values.to(stack))
+            stack.index_copy_(0, index[part], values)
+
+
+def _staging(like: Tensor) -> Tensor:
+    """Return memory of the host from and to which a GPU copies by itself."""
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=torch.cuda.is_available())
 
 
 def _pieces(rows: Tensor) -> Iterator[slice]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedamp import rows, seeds
+from fedamp import row_store, rows, seeds
 from fedamp.config import RunConfig
 from fedamp.methods import make_method
 from fedamp.rows import Rows
-from fedamp.runs.memory import needs, process_memory
+from fedamp.runs.memory import counted, needs, process_memory
 from fedamp.runs.memory.miniature import play_miniature
 from fedamp.runs.setup import assemble
 from fedamp.training.batches import Batching
@@ -22,9 +22,9 @@ def test_states_are_counted():
     w = Rows.of(torch.zeros(10, 1000))
     stack = 10 * 1000 * 4
     # FedAMP keeps a stack on either side and a number a client; old and new, and a message each way.
-    assert needs.models(make_method("fedamp"), w) == 2 * (2 * stack + 10 * 8) + 2 * stack
+    assert counted.models(make_method("fedamp"), w) == 2 * (2 * stack + 10 * 8) + 2 * stack
     # SCAFFOLD keeps the client's model and its control; on the server two rows alone.
-    assert needs.models(make_method("scaffold"), w) == 2 * (2 * stack + 2 * 4000) + 2 * stack
+    assert counted.models(make_method("scaffold"), w) == 2 * (2 * stack + 2 * 4000) + 2 * stack
 
 
 def test_passes_are_those_of_the_batches():
@@ -42,7 +42,7 @@ def test_activations_are_each_layers_outputs_and_gradients():
     setup = assemble(RunConfig(clients=5, model="mlp"))
     x, _ = setup.clients.samples(setup.clients.train[0][:1])
     values = 64 + 64 + 64 + 10  # flattened, hidden, rectified, out
-    assert needs.activations(setup.trainer.model, x) == 2 * 4 * values
+    assert counted.activations(setup.trainer.model, x) == 2 * 4 * values
     assert not any(part._forward_hooks for part in setup.trainer.model.module.modules())
 
 
@@ -61,7 +61,7 @@ def test_dry_run_warns_where_it_will_not_fit(fedamp_command, monkeypatch):
 
 
 def test_free_memory_is_told():
-    free = needs.free_memory(torch.device("cpu"))
+    free = row_store.free_memory(torch.device("cpu"))
     assert free is None or free > 0
 
 
@@ -136,7 +136,7 @@ def test_where_the_system_does_not_tell_it_is_counted(monkeypatch):
     setup = assemble(config)
     need = needs.needs(config, setup, process_memory.resident())
     assert not need.measured
-    assert need.total == need.data + need.models + needs.training(setup)
+    assert need.total == need.data + need.models + counted.training(setup.trainer, setup.clients)
     assert "counted from shapes" in "".join(needs.in_words(need, config, setup)[0])
 
 

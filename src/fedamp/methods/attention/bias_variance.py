@@ -49,6 +49,11 @@ class Collaboration:
     probe, in usual lengths; `opposed`, how many clients learned the opposite."""
     facts: dict[str, Tensor]  # (1, .) each, for a report
 
+    def to(self, device: torch.device) -> "Collaboration":
+        """Return the same on a device."""
+        by_client = {name: value.to(device) for name, value in self.by_client.items()}
+        return Collaboration(self.xi.to(device), by_client, {name: v.to(device) for name, v in self.facts.items()})
+
 
 def collaboration(
     a: Tensor, b: Tensor, start: Tensor, samples: Tensor, bias_weight: Tensor, private: Tensor | None = None
@@ -60,10 +65,13 @@ def collaboration(
     `private` `(m,)` is S, the variance of privacy's noise in both halves, as each client tells it; none if it is left
     out.
     """
+    there = computing_device(a)  # whose `(m, m)` work this is, wherever the models are
+    samples, bias_weight = samples.to(there), bias_weight.to(there)
     private = _at_most_seen(a, b, private)
     far = far_out(a, b, start, samples, private)
     near = (far <= FAR).nonzero()[:, 0]
-    a, b, samples, private = taken(a, near), taken(b, near), samples[near], private[near]
+    home = a.device
+    a, b, samples, private = taken(a, near.to(home)), taken(b, near.to(home)), samples[near], private[near]
     signal, noise, spectrum = signal_and_noise(a, b, samples, private)
     heard = ~opposed(a, b, start, 1 - private / 4 / noise)
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
@@ -73,7 +81,7 @@ def collaboration(
     xi[near[:, None], near] = least_error_weights(signal, noise, weight, mutual)
     none, against = torch.zeros_like(far), (~heard).sum(1).to(far)
     by_client = {"gain": none.index_put((near,), gain), "far": far, "opposed": none.index_put((near,), against)}
-    return Collaboration(xi, by_client, _facts(signal, noise, spectrum))
+    return Collaboration(xi, by_client, _facts(signal, noise, spectrum)).to(home)
 
 
 def _left(xi: Tensor, bias_weight: Tensor) -> Tensor:
@@ -101,7 +109,7 @@ def _at_most_seen(a: Tensor, b: Tensor, private: Tensor | None) -> Tensor:
     So nobody can pass off as noise that its two halves went astray together.
     """
     spread = _square(a, b)
-    return torch.zeros_like(spread) if private is None else private.double().minimum(spread)
+    return torch.zeros_like(spread) if private is None else private.to(spread).minimum(spread)
 
 
 def opposed(a: Tensor, b: Tensor, start: Tensor, quiet: Tensor | None = None) -> Tensor:
@@ -138,7 +146,7 @@ def _square(rows: Tensor, origin: Tensor) -> Tensor:
     total = torch.zeros(len(rows), dtype=torch.float64, device=computing_device(rows))
     for _, (part, at) in double_blocks(rows, origin):
         total += (part - at).square().sum(1)
-    return total.to(rows.device)
+    return total
 
 
 def signal_and_noise(
@@ -154,7 +162,7 @@ def signal_and_noise(
     estimate by itself, and a mean would be ruled by one that sends something strange. Where all halves agree there is
     no scale to go by, nor any need of one: c is 1, which gives FedAvg's weights if nobody differs.
     """
-    samples, added = samples.double(), torch.as_tensor(private, dtype=torch.float64, device=a.device) / 4
+    samples, added = samples.double(), torch.as_tensor(private, dtype=torch.float64, device=samples.device) / 4
     level = ((_square(a, b) / 4 - added) * samples).quantile(0.5).maximum(1e-9 * (added * samples).max())
     worth = samples / (1 + samples * added / torch.where(level > 0, level, 1.0))
     shares = worth / worth.sum()
@@ -176,16 +184,14 @@ def _floor(values: Tensor) -> Tensor:
 
 def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> Tensor:
     """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`."""
-    there = computing_device(a)
-    products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=there)
-    shares = None if shares is None else shares.to(there)
+    products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=computing_device(a))
     for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start])):
         if at:
             one, other = one - at[0], other - at[0]
         if shares is not None:
             one, other = one - shares @ one, other - shares @ other
         products.addmm_(one, other.T)
-    return products.to(a.device)
+    return products
 
 
 def least_error_weights(
