@@ -19,3 +19,23 @@ def test_one_row_that_all_clients_share_is_picked_without_a_copy():
         assert picked.params.shape == (2, 5)
         assert picked.params.data_ptr() == shared.params.data_ptr()
         assert torch.equal(picked.params, shared.params[index])
+
+
+def test_rows_that_replace_all_or_none_are_not_copied():
+    w, new = Rows.of(torch.randn(3, 2)), Rows.of(torch.randn(3, 2))
+    for everyone in (torch.ones(3, dtype=torch.bool), torch.arange(3)):
+        assert w.put(everyone, new) is new
+        assert w[everyone].params.data_ptr() == w.params.data_ptr()
+    assert w.put(torch.tensor([], dtype=torch.long), new[slice(0, 0)]) is w
+    turned = w.put(torch.tensor([2, 1, 0]), new)
+    assert torch.equal(turned.params, new.params.flip(0))
+    assert torch.equal(w[torch.tensor([2, 1, 0])].params, w.params.flip(0))
+    one = Rows.of(torch.zeros(3, 2)).put(torch.arange(3), new[slice(0, 1)])
+    assert torch.equal(one.params, new.params[:1].expand(3, -1)), "one row for all"
+
+
+def test_finite_rows_are_told_in_blocks(monkeypatch):
+    monkeypatch.setattr("fedamp.rows.BLOCK", 6)
+    params, buffers = torch.zeros(4, 7), torch.zeros(4, 2)
+    params[1, 6], buffers[3, 0] = torch.inf, torch.nan
+    assert Rows(params, buffers).finite().tolist() == [True, False, True, False]
