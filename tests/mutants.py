@@ -618,8 +618,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/attention/bias_variance.py",
-        "private.double().minimum(spread)",
-        "private.double()",
+        "private.to(spread).minimum(spread)",
+        "private.to(spread)",
         "tests/methods/attention/test_private_noise.py -k hide",
     ),
     Mutant(
@@ -1366,6 +1366,79 @@ MUTANTS = (
         "return SCORED if config.private else method.takes_home",
         "return method.takes_home",
         "tests/runs/test_private_runs.py -k choose_nothing",
+    ),
+    # where rows are kept
+    Mutant(
+        "row_store.py",
+        "torch.index_select(rows, 0, index[part], out=staged)",
+        "staged.copy_(rows[part])",
+        "tests/test_row_store.py -k in_pieces",
+    ),
+    Mutant(
+        "row_store.py",
+        "                os.posix_fallocate(file.fileno(), 0, size)",
+        "                file.truncate(size)",
+        "tests/test_row_store.py -k no_room",
+    ),
+    Mutant(
+        "row_store.py",
+        "        return rows[:1].to(device).expand(count, -1)",
+        "        return rows[:1].expand(count, -1).contiguous().to(device)",
+        "tests/test_row_store.py -k moved_once",
+    ),
+    Mutant(
+        "rows.py",
+        "if rows.like(self) and is_everyone(index, len(self)):",
+        "if rows.like(self):",
+        "tests/test_rows.py -k not_copied",
+    ),
+    Mutant(
+        "rows.py",
+        "yield block, [moved(stack[:, block], there).double() for stack in stacks]",
+        "yield block, [stack[:, block].double() for stack in stacks]",
+        "tests/test_row_store.py -k computed_on_the_device",
+    ),
+    Mutant(
+        "runs/client_half.py",
+        "key=lambda i: -sizes[i]",
+        "key=lambda i: sizes[i]",
+        "tests/runs/test_rows_elsewhere.py -k 'bit_for_bit and fedamp'",
+    ),
+    Mutant(
+        "runs/client_half.py",
+        "stack = self.stacks[name] = self._new(rows, stack)",
+        "pass",
+        "tests/runs/test_rows_elsewhere.py -k until_they_differ",
+    ),
+    Mutant(
+        "runs/client_half.py",
+        "everyone.spent[place] = spent",
+        "everyone.spent[place] += spent + spent",
+        "tests/runs/test_rows_elsewhere.py -k leaves_no_trace",
+    ),
+    Mutant(
+        "runs/loop.py",
+        "                del played  # and the messages of this round with it: the next round makes its own\n",
+        "",
+        "tests/runs/test_rows_elsewhere.py -k stacks_are_there",
+    ),
+    Mutant(
+        "runs/memory/placing.py",
+        "if room is None or kept <= ROOM * room:",
+        "if room is None or kept <= room:",
+        "tests/runs/test_rows_elsewhere.py -k has_room",
+    ),
+    Mutant(
+        "training/evaluate.py",
+        "outputs(trainer, rows[part].to(x.device), x",
+        "outputs(trainer, rows[part], x",
+        "tests/runs/test_rows_elsewhere.py -k were_moved",
+    ),
+    Mutant(
+        "config/run_config.py",
+        'NO_MATTER = ("rows",)',
+        "NO_MATTER = ()",
+        "tests/runs/test_rows_elsewhere.py -k goes_on",
     ),
 )
 

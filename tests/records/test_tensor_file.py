@@ -64,3 +64,11 @@ def test_whoever_may_read_a_new_file_may_read_these(tmp_path, mask):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+def test_one_row_that_stands_for_many_is_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedamp.records.tensor_file.PART", 6)
+    rows = {"shared": torch.randn(1, 5).expand(7, -1), "turned": torch.randn(3, 4).T, "none": torch.empty(4, 0).T}
+    write_tensors(tmp_path / "file", rows)
+    found = load_file(tmp_path / "file")
+    assert all(torch.equal(found[name], rows[name]) for name in rows)

@@ -193,7 +193,7 @@ def free(monkeypatch, device, host):
     monkeypatch.setattr(placing, "free_memory", lambda on: stack * (host if on == CPU else device))
 
 
-@pytest.mark.parametrize(("device", "host", "place"), [(100, 0, DEVICE), (10, 0, DEVICE), (8, 4, HOST), (8, 3, DISK)])
+@pytest.mark.parametrize(("device", "host", "place"), [(100, 0, DEVICE), (10, 0, DEVICE), (8, 4, HOST), (8, 3.3, DISK)])
 def test_auto_is_the_first_place_that_has_room(device, host, place, monkeypatch):
     """FedAMP takes 6 stacks by count, and two clients that train 12 rows; apart it keeps 3. ROOM is 0.85."""
     monkeypatch.setattr("fedamp.runs.setup.device_of", lambda name: FAR)
