@@ -3,8 +3,11 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 import weakref
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -247,3 +250,39 @@ def test_both_memories_are_told(fedamp_command, monkeypatch):
     assert need["models"] == 2 * (6 * 4810 * 4 + 16), "of the two clients that are trained at once"
     assert not need["fits"]
     assert "on the host, and 0.0 GiB are free there; keep them on disk (--rows disk)" in out
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import torch, fedamp, fedamp.rows
+from fedamp.errors import UserError
+from fedamp.training import stacked_or_loop
+
+torch.set_num_threads(1)
+fedamp.rows.BLOCK, hidden, m = 1 << 18, 4000, 100
+stack = m * 4 * (75 * hidden + 10)
+stacked_or_loop.STACK_VALUES = 2 * 75 * hidden
+settings = {"method": "fedamp", "setting": "iid", "steps": 1, "progress": False, "engine": "loop", "rows": sys.argv[1]}
+fedamp.run(clients=5, rounds=1, **settings)  # what is loaded on the way is there
+lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+limit = int(lines["VmData"].split()[0]) * 1024 + int(float(sys.argv[2]) * stack)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+try:
+    fedamp.run(clients=m, rounds=2, model={"name": "mlp", "hidden": hidden}, **settings)
+    print("it fits")
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell how much a process holds")
+@pytest.mark.parametrize(
+    ("place", "stacks", "end"), [(HOST, 2.5, "--rows disk"), (HOST, 3.7, "fits"), (DISK, 0.7, "fits")]
+)
+def test_memory_of_its_own_is_what_is_limited(place, stacks, end):
+    """FedAMP holds three stacks of 115 MiB; in files they are not the process's own."""
+    command = [sys.executable, "-c", LIMITED, place, str(stacks)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    assert end in done.stdout.splitlines()[-1]

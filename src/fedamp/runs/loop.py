@@ -142,10 +142,15 @@ def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
             use_store(setup.store),
         ):
             yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
         # A chunk of clients that does not fit is halved; what is left here are the models of all of them.
+        if isinstance(error, torch.OutOfMemoryError):
+            where, cure = "the device's memory", "Keep them on the host (--rows host)"
+        elif "DefaultCPUAllocator" in str(error):  # torch has no type for it
+            where, cure = "the host's memory", "Keep them on disk (--rows disk)"
+        else:
+            raise
         raise UserError(
-            f"the models of {len(setup.clients)} clients do not fit into the device's memory "
-            f"({str(error).split('.')[0]}); `fedamp run --dry-run` shows the sizes. Keep them on the "
-            "host (--rows host), or use fewer clients"
+            f"the models of {len(setup.clients)} clients do not fit into {where} ({str(error).split('.')[0]}); "
+            f"`fedamp run --dry-run` shows the sizes. {cure}, or use fewer clients"
         ) from None
