@@ -272,13 +272,13 @@ MUTANTS = (
     ),
     Mutant(
         "runs/identity.py",
-        "return _tensors([clients.x, clients.y, *scaling], words)",
-        "return _tensors([clients.x, *scaling], words)",
+        "return tensors_digest([clients.x, clients.y, *scaling], words)",
+        "return tensors_digest([clients.x, *scaling], words)",
         "tests/trust/test_identity.py -k 'what_makes_other_data and label'",
     ),
     Mutant(
         "runs/identity.py",
-        "return _tensors([w.params, w.buffers], code_digest(flat.module))",
+        "return tensors_digest([w.params, w.buffers], code_digest(flat.module))",
         'return ""',
         "tests/trust/test_identity.py -k 'from_python_is_refused and first'",
     ),
@@ -328,8 +328,8 @@ MUTANTS = (
     # runs
     Mutant(
         "runs/loop.py",
-        "going_on = observer(line) is not False",
-        "observer(line)",
+        "return observer(line) is not False, journal.due()",
+        "return (observer(line), True)[1], journal.due()",
         "tests/trust/test_kept_models.py -k 'seen_enough and separate'",
     ),
     Mutant(
@@ -346,7 +346,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/setup.py",
-        'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=way["threads"])',
+        'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads)',
         "choice = self.choice",
         "tests/trust/test_kept_models.py -k second_resume",
     ),
@@ -439,8 +439,8 @@ MUTANTS = (
     # compare
     Mutant(
         "runs/compare/playing.py",
-        "    _check_inputs(runs, targets, whole, folder)\n",
-        "",
+        "lambda: _check_inputs(runs, targets, whole, folder)",
+        "lambda: None",
         "tests/trust/test_identity.py -k 'two_kinds_of_data'",
     ),
     Mutant(
@@ -457,7 +457,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/compare/playing.py",
-        "    check_possible(left, given)\n",
+        "    check_possible([run for run in runs if run.name not in done], given)\n",
         "",
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
     ),
@@ -1430,8 +1430,8 @@ MUTANTS = (
     ),
     Mutant(
         "training/evaluate.py",
-        "outputs(trainer, rows[part].to(x.device), x",
-        "outputs(trainer, rows[part], x",
+        "outputs(trainer, rows[models].to(x.device), x",
+        "outputs(trainer, rows[models], x",
         "tests/runs/test_rows_elsewhere.py -k were_moved",
     ),
     Mutant(
@@ -1439,6 +1439,43 @@ MUTANTS = (
         'NO_MATTER = ("rows",)',
         "NO_MATTER = ()",
         "tests/runs/test_rows_elsewhere.py -k goes_on",
+    ),
+    # several processes
+    Mutant(
+        "ranks/blocks.py",
+        "[1] * self.team.size).sum(0)",
+        "[1] * self.team.size)[0]",
+        "tests/ranks/test_blocks.py -k products",
+    ),
+    Mutant(
+        "ranks/team.py",
+        "src=rank)",
+        "src=0)",
+        "tests/runs/distributed/test_same_numbers.py -k bit_for_bit",
+    ),
+    Mutant(
+        "runs/shard.py",
+        "(who >= self.mine.start) & (who < self.mine.stop)",
+        "(who >= self.mine.start)",
+        "tests/runs/distributed/test_same_numbers.py -k bit_for_bit",
+    ),
+    Mutant(
+        "runs/standing.py",
+        "setup.shard.state(checkpoint.clients)",
+        "checkpoint.clients",
+        "tests/runs/distributed/test_same_numbers.py -k goes_on",
+    ),
+    Mutant(
+        "runs/standing.py",
+        "setup.shard.all_state(self.clients)",
+        "self.clients",
+        "tests/runs/distributed/test_same_numbers.py -k goes_on",
+    ),
+    Mutant(
+        "runs/round.py",
+        "sound[shard.here(who)]",
+        "sound",
+        "tests/runs/distributed/test_same_numbers.py -k whatever",
     ),
 )
 

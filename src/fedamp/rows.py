@@ -6,12 +6,13 @@ Everything here is a value: no function changes what it is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from fedamp.ranks.blocks import share
 from fedamp.row_store import computing_device, is_everyone, moved, new_stack, taken, write
 
 BLOCK = 1 << 22
@@ -25,10 +26,13 @@ def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
         yield slice(begin, begin + width)
 
 
-def double_blocks(*stacks: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
-    """Yield blocks of columns, and there what each stack `(., d)` has in float64, where products are computed."""
+def double_blocks(*stacks: Tensor, blocks: Iterable[slice] | None = None) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Yield blocks of columns, and there what each stack `(., d)` has in float64, where products are computed.
+
+    All blocks, or these.
+    """
     there = computing_device(stacks[0])
-    for block in column_blocks(stacks[0]):
+    for block in column_blocks(stacks[0]) if blocks is None else blocks:
         yield block, [moved(stack[:, block], there).double() for stack in stacks]
 
 
@@ -39,9 +43,10 @@ def mix(weights: Tensor, rows: Tensor) -> Tensor:
     """
     weights = weights.to(computing_device(rows), torch.float64)
     mixed = new_stack((len(weights), rows.shape[1]), rows)
-    for block, (part,) in double_blocks(rows):
+    work = share(column_blocks(rows), num_models=len(rows))
+    for block, (part,) in double_blocks(rows, blocks=work.mine):
         write(mixed[:, block], (weights @ part).to(rows.dtype))
-    return mixed
+    return work.joined(mixed)
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,11 @@ class State:
             pairs={**self.pairs, **(pairs or {})},
             shared={**self.shared, **(shared or {})},
         )
+
+    def to(self, device: torch.device | str) -> State:
+        """Return the same state on a device."""
+        rows, shared = ({name: one.to(device) for name, one in kind.items()} for kind in (self.rows, self.shared))
+        return replace(self, rows=rows, pairs={name: one.to(device) for name, one in self.pairs.items()}, shared=shared)
 
     def take(self, index: Tensor) -> State:
         """Return the state of the clients at these positions, in this order."""

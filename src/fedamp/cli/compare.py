@@ -14,6 +14,7 @@ from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset, Track
 from fedamp.cli.terminal import INTERRUPTED, Bars, announce, fail, out, warn
 from fedamp.config.run_config import RunConfig
+from fedamp.ranks.launched import is_leader
 
 if TYPE_CHECKING:
     from fedamp.records.reading import RunRecord
@@ -100,7 +101,9 @@ def play_comparison(
         try:
             compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce, player)
         except KeyboardInterrupt:
-            fail(f"interrupted; the same command continues in {folder}", INTERRUPTED)
+            fail(f"interrupted; the same command continues in {folder}", INTERRUPTED, everywhere=True)
+    if not is_leader():
+        return
     settled = compare.settle(runs, folder)
     print(render(comparison_table(settled, against)))
     if newcomers and (text := by_method(settled)):

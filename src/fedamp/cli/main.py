@@ -21,6 +21,7 @@ from fedamp.cli.run import RunFlags, run_command
 from fedamp.cli.silo import silo_app
 from fedamp.cli.terminal import INTERRUPTED, fail
 from fedamp.errors import UserError
+from fedamp.ranks.launched import SharedError, launched
 
 app = typer.Typer(
     help="Personalized federated learning by attentive message passing.",
@@ -29,6 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+TOGETHER = ("run", "compare", "resume")
+"""What several processes, started by torchrun, can do together."""
 
 app.command("run", cls=RunFlags)(run_command)
 app.command("compare", cls=CompareFlags)(compare_command)
@@ -52,10 +56,14 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
-) -> None: ...
+) -> None:
+    command = context.invoked_subcommand
+    if launched() is not None and command not in TOGETHER:
+        raise SharedError(f"fedamp {command} is for one process; torchrun is for {', '.join(TOGETHER)}")
 
 
 def _once(message: str) -> str:
@@ -70,7 +78,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except UserError as error:
-        fail(str(error))
+        fail(str(error), everywhere=isinstance(error, SharedError))
     except Exception as error:
         # The option parser's own errors: an unknown flag, a word where a number belongs.
         if not hasattr(error, "format_message"):
@@ -79,5 +87,5 @@ def main() -> None:
             sys.exit(2)
         fail(_once(error.format_message()))
     if code == INTERRUPTED:
-        fail("interrupted", INTERRUPTED)
+        fail("interrupted", INTERRUPTED, everywhere=True)
     sys.exit(code if isinstance(code, int) else 0)

@@ -19,12 +19,14 @@ def resume_command(
     track: Track = None,
 ) -> None:
     """Continue a run or a comparison that was interrupted; the result is the same as without the interruption."""
+    from fedamp.ranks.team import from_leader
     from fedamp.records.reading import read_run
     from fedamp.runs import compare
 
-    if (folder / compare.PLAN).exists():
-        return play_comparison(compare.read_plan(folder), folder, data_dir, None, renderer("text"), track=track)
-    run = read_run(folder)
+    runs = from_leader("the plan", lambda: compare.read_plan(folder) if (folder / compare.PLAN).exists() else None)
+    if runs is not None:
+        return play_comparison(runs, folder, data_dir, None, renderer("text"), track=track)
+    run = from_leader("the record", lambda: read_run(folder))
     config = RunConfig.of(run.config)
     if config.setting.name == "federation" and run.finished and run.result is not None:
         # Nobody has its data in one place, so there is nothing to compare with.

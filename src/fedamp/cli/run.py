@@ -11,6 +11,7 @@ import typer
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, warning
 from fedamp.config import RunConfig
+from fedamp.ranks.launched import is_leader
 
 Flag = typer.Option
 DataDir = Annotated[Path | None, Flag(help="Where data sets are; by default $FEDAMP_DATA, else your cache folder.")]
@@ -53,11 +54,15 @@ def run_command(
 
 def show_needs(config: RunConfig, data_dir: Path | None, as_json: bool, folder: Path | None = None) -> None:
     """Print what a run would need; warn if there is less."""
+    from fedamp.ranks.team import team
     from fedamp.runs.memory.needs import in_words, needs
     from fedamp.runs.memory.process_memory import resident
     from fedamp.runs.setup import assemble
 
     program = resident()  # before any data are read
+    if not is_leader():
+        team()  # the first process waits for the others, and then speaks for all
+        return
     setup = assemble(config, data_dir=data_dir)
     need = needs(config, setup, program, folder or Path("runs"))
     if as_json:
@@ -77,6 +82,7 @@ def run_one(
     config: RunConfig, folder: Path | None, as_json: bool, data_dir: Path | None, track: str | None = None
 ) -> None:
     """Run a configuration, or show the result if this run, with these data and this model, is already finished."""
+    from fedamp.ranks.team import from_leader
     from fedamp.records.folder import RunFolder
     from fedamp.runs.earlier_split import as_begun
     from fedamp.runs.identity import inputs_of, slug
@@ -91,7 +97,7 @@ def run_one(
     if folder is not None:
         material, inputs = as_begun(config, material, inputs, folder)
     record = RunFolder(folder or Path("runs") / slug(config, inputs), inputs)
-    if done := record.finished(config.to_dict()):
+    if done := from_leader("the folder", lambda: record.finished(config.to_dict())):
         if not as_json:
             out.print(f"This run is already finished: {record.path}", soft_wrap=True)
         return show_result(done, record.path, as_json)
@@ -106,5 +112,6 @@ def run_one(
         fail(
             f"interrupted; the rounds so far are in {record.path}, and the same command continues from there",
             INTERRUPTED,
+            everywhere=True,
         )
     show_result({"finished": True, **result.to_dict()}, record.path, as_json, told)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.errors import UserError
+from fedamp.ranks.launched import is_leader, launched
 from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
 from fedamp.records.reading import LINES, read_lines
@@ -22,8 +23,9 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
 # Paths, names and notes are the user's: a folder called runs[1] is not a colour, and :bug: not a picture.
-out = Console(markup=False, emoji=False, highlight=False)
-err = Console(stderr=True, markup=False, emoji=False, highlight=False)
+# Of several processes the first one speaks for all.
+out = Console(markup=False, emoji=False, highlight=False, quiet=not is_leader())
+err = Console(stderr=True, markup=False, emoji=False, highlight=False, quiet=not is_leader())
 
 
 class Bar:
@@ -87,7 +89,7 @@ def progress() -> Progress:
         TimeRemainingColumn(),
         console=out,
         transient=True,
-        disable=not out.is_terminal,
+        disable=out.quiet or not out.is_terminal,
     )
 
 
@@ -130,6 +132,8 @@ def other_metrics_in_words(result: Mapping[str, Any]) -> str:
 
 def show_result(result: Mapping[str, Any], folder: Path, as_json: bool, told: Sequence[str] = ()) -> None:
     """Show the result of a run, or print it as one line of JSON; warnings that have been `told` are not repeated."""
+    if not is_leader():
+        return
     if as_json:
         print(json.dumps({**result, "folder": str(folder)}, allow_nan=False))
         return
@@ -195,9 +199,12 @@ def warning(text: str) -> Text:
     return Text.assemble(("warning:", "yellow"), f" {text}")
 
 
-def fail(message: str, code: int = 2) -> NoReturn:
-    """End with one line on stderr."""
-    print(f"fedamp: {' '.join(message.split())}", file=sys.stderr)
+def fail(message: str, code: int = 2, everywhere: bool = False) -> NoReturn:
+    """End with one line on stderr; one that several processes have `everywhere` is the first one's to show."""
+    us = launched()
+    if is_leader() or not everywhere:
+        who = "" if us is None or us.rank == 0 else f" ({us.words})"
+        print(f"fedamp{who}: {' '.join(message.split())}", file=sys.stderr, flush=True)
     sys.exit(code)
 
 

@@ -16,8 +16,8 @@ from fedamp.report.groups import Block, Group, make_blocks
 from fedamp.report.notebook import as_html
 from fedamp.report.render import as_markdown, as_text
 from fedamp.report.table import Row, rows_of
+from fedamp.runs.conclusion import read_again
 from fedamp.runs.handed_over import HandedOver
-from fedamp.runs.loop import play
 from fedamp.runs.result import Result
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Comparison:
 
     def _read(self, record: RunRecord) -> Result:
         config = self.configs[record.path.name]
-        return play(config, self.given.assemble(config), RunFolder(record.path))
+        return read_again(config, self.given.assemble(config), RunFolder(record.path))
 
     def __str__(self) -> str:
         return as_text(self.rows)

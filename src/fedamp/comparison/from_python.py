@@ -20,6 +20,8 @@ from fedamp.comparison.comparison import Comparison
 from fedamp.config import Named, RunConfig
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import METHODS, Method
+from fedamp.ranks.launched import is_leader
+from fedamp.ranks.team import from_leader
 from fedamp.runs.compare import Axis, Planned, axis_of, method_names, plan, play_all, settle
 from fedamp.runs.from_python import Choice, described
 from fedamp.runs.handed_over import HandedOver
@@ -66,27 +68,28 @@ def compare(
         checks.one_of("against", against, choices)
     numbers = _numbers(seeds, base.seed)
     runs = plan(lambda name: replace(base, method=choices[name]), having, numbers, axes)
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedamp-"))
+    folder = Path(out) if out is not None else from_leader("a folder", lambda: Path(tempfile.mkdtemp(prefix="fedamp-")))
     try:
         _play(runs, folder, given, progress, tracker_names(track))
-        found = Comparison(folder, settle(runs, folder), {run.name: run.config for run in runs}, given, against)
+        settled = from_leader("the records", lambda: settle(runs, folder))
+        found = Comparison(folder, settled, {run.name: run.config for run in runs}, given, against)
     except BaseException:
-        if out is None:
+        if out is None and is_leader():
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if out is None:
+    if out is None and is_leader():
         weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
-    for each in found.warnings:
+    for each in found.warnings if is_leader() else ():
         warnings.warn(each, FedampWarning, stacklevel=2)
     return found
 
 
 def _play(runs: Sequence[Planned], folder: Path, given: HandedOver, progress: Progress, names: Sequence[str]) -> None:
     def announce(text: str) -> None:
-        if where(progress) != "nowhere":
+        if where(progress) != "nowhere" and is_leader():
             print(text, file=sys.stderr)
 
-    with shown(progress, sum(run.config.rounds for run in runs)) as show:
+    with shown(progress if is_leader() else False, sum(run.config.rounds for run in runs)) as show:
 
         def observe(number: int, run: Planned, line: Mapping[str, Any] | None) -> None:
             if line is not None and is_played(line):

@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ class Checkpoint:
     xi: Tensor | None  # (k, m, m), of methods that have it
     how: Mapping[str, Any]  # the way of training, kept on resume: engine, chunk, threads
     best: Mapping[str, Snapshot] = field(default_factory=dict)  # if there is validation: by entry
+
+    def to(self, device: torch.device) -> Checkpoint:
+        """Return the same on a device."""
+        best = {name: replace(one, models=one.models.to(device)) for name, one in self.best.items()}
+        return replace(self, server=self.server.to(device), clients=self.clients.to(device), best=best)
 
 
 def state_tensors(prefix: str, state: State) -> dict[str, Tensor]:

@@ -39,6 +39,7 @@ class Facts:
     engine: str | None = None  # "stacked", "loop" or "federation"
     engine_why: str | None = None
     threads: int | None = None
+    processes: int | None = None  # that played the run together; None: it was one
     precision: str | None = None  # as used: "fp32", "tf32" or "bf16"
     compiled: bool | None = None
     device: str | None = None

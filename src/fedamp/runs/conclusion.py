@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -36,7 +37,7 @@ def conclude(
     """
     finished = at.k == config.rounds
     if not finished:
-        journal.save(at.checkpoint(setup))
+        journal.save(partial(at.checkpoint, setup))
     models = at.models(setup)
     if "received" in models:  # what the last round made has not been sent to anyone yet: score it as if it were
         last = {"received": models["received"]}
@@ -44,6 +45,8 @@ def conclude(
         if at.held_out is not None:
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
+    # From here on it is all clients' models, wherever they have been.
+    models, at = setup.shard.all_rows(models), replace(at, best=at.all_best(setup))
     best, take_home = {name: each for name, each in at.best.items() if name != AT_HOME}, None
     if (taken := best.pop(CHOSEN, None)) is not None and at.held_out is not None:
         scored = kept(setup, taken.round, taken.models).scores
@@ -62,7 +65,7 @@ def conclude(
         scored=setup.method.scored,
         model=setup.trainer.model,
         schema=setup.schema,
-        folder=None if journal.folder is None else journal.folder.path,
+        folder=journal.path,
         best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in best.items()},
         take_home=take_home,
         taken=None if taken is None else taken.models,
@@ -74,6 +77,7 @@ def conclude(
         stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
         text = {"finished": finished, **result.to_dict()}
         journal.folder.finish(text, models, result.xi, stacks, last=result.last_state)
+    if journal.path is not None:
         result = replace(result, last_state=None)  # it is in the folder: memory is for those who have none
     return result
 

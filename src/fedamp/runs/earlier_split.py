@@ -9,6 +9,7 @@ import torch
 
 from fedamp.config import RunConfig
 from fedamp.files import read_json
+from fedamp.ranks.team import from_leader
 from fedamp.records.inputs import Inputs
 from fedamp.records.reading import INPUTS
 from fedamp.runs.identity import split_digest
@@ -17,7 +18,8 @@ from fedamp.runs.material import Material
 
 def as_begun(config: RunConfig, material: Material, inputs: Inputs, folder: Path) -> tuple[Material, Inputs]:
     """Return what a run in this folder learns from: with rows held out at random, if it was begun so."""
-    clients, there = material.clients, (read_json(folder / INPUTS) or {}).get("split")
+    clients = material.clients
+    there = from_leader("the split", lambda: (read_json(folder / INPUTS) or {}).get("split"))
     if clients.digests is None or there in (None, inputs.split):
         return material, inputs
     rows = [torch.cat(both).sort().values for both in zip(clients.train, clients.test, strict=True)]

@@ -17,6 +17,7 @@ from fedamp.config.run_config import check_protected
 from fedamp.config.sources import with_silos
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import Method
+from fedamp.ranks.launched import is_leader
 from fedamp.records.folder import RunFolder
 from fedamp.runs.earlier_split import as_begun
 from fedamp.runs.given import given_clients, given_table
@@ -107,7 +108,8 @@ def run(
     then that of the rounds so far, and the same call continues it in its folder. `progress` is a bar in a terminal and
     a line that updates in a notebook; True insists on it, False leaves it out. `track` names trackers that show the run
     elsewhere: "tensorboard", "mlflow", "wandb". `observer` is called with the raw lines of rounds.jsonl, those of the
-    first and of the last models among them. The result's warnings are `fedamp.FedampWarning`s too.
+    first and of the last models among them. The result's warnings are `fedamp.FedampWarning`s too. In a script that
+    torchrun has started, all processes play the run together, and each gets its result; the first one writes and shows.
     """
     values: dict[str, Any] = {
         name: value
@@ -163,7 +165,7 @@ def run(
     }
     config, given = described(values, clients, model, method, data_dir)
     result = _run(config, given, out, Watch(on_round, progress, track, observer))
-    for each in result.warnings:
+    for each in result.warnings if is_leader() else ():
         warnings.warn(each, FedampWarning, stacklevel=2)
     return result
 

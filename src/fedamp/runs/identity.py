@@ -47,7 +47,7 @@ def own_code(method: Method | None) -> str | None:
 
 def split_digest(clients: Clients) -> str:
     """Return a digest of who holds which samples, and for what."""
-    return _tensors([*clients.train, *clients.test])
+    return tensors_digest([*clients.train, *clients.test])
 
 
 def data_digest(material: Material) -> str:
@@ -56,10 +56,10 @@ def data_digest(material: Material) -> str:
     scaling = [value for value in (clients.shift, clients.scale) if value is not None]
     schema = "" if material.schema is None else schema_to_json(material.schema)
     if material.everyone is not None:  # their schema depends on who is kept out, and so on the seed
-        return _tensors([], json.dumps([material.everyone, material.task.name, material.num_outputs]))
+        return tensors_digest([], json.dumps([material.everyone, material.task.name, material.num_outputs]))
     known = [schema, material.facts.names, material.task.name, material.num_outputs]
     words = json.dumps(known if material.facts.labels is None else [*known, material.facts.labels])
-    return _tensors([clients.x, clients.y, *scaling], words)
+    return tensors_digest([clients.x, clients.y, *scaling], words)
 
 
 def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: Any | None) -> dict[str, str]:
@@ -73,10 +73,10 @@ def _model(config: RunConfig, shape: tuple[int, ...], num_outputs: int, model: A
 
 def first_values_digest(flat: FlatModel, w: Rows) -> str:
     """Return a digest of a model's first values, with its constants: frozen parameters and masks are in no row."""
-    return _tensors([w.params, w.buffers], code_digest(flat.module))
+    return tensors_digest([w.params, w.buffers], code_digest(flat.module))
 
 
-def _tensors(tensors: Iterable[Tensor], words: str = "") -> str:
+def tensors_digest(tensors: Iterable[Tensor], words: str = "") -> str:
     """Return a digest of words and of tensors: their types, shapes and bytes."""
     total = hashlib.sha256(words.encode())
     for tensor in tensors:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -24,7 +26,8 @@ class Journal:
     """The lines so far, and the folder that they are written to as they come."""
 
     lines: list[Line]
-    folder: RunFolder | None
+    folder: RunFolder | None  # None: nothing is written here
+    path: Path | None = None  # of the folder, in whichever process writes to it
     pace: Pace = field(default_factory=Pace)
 
     @classmethod
@@ -33,8 +36,16 @@ class Journal:
         if folder is None:
             return cls([], None), None
         schema = None if setup.schema is None else schema_to_json(setup.schema)
-        saved = folder.begin(config.to_dict(), schema, setup.store.device, setup.store.home)
-        return cls([] if saved is None else folder.lines(), folder), saved
+        shard, store = setup.shard, setup.store
+
+        def begin() -> tuple[Checkpoint | None, list[Line]]:
+            saved = folder.begin(config.to_dict(), schema, store.device, store.home)
+            return (None, []) if saved is None else (shard.travelling(saved), folder.lines())
+
+        saved, lines = shard.from_leader("the checkpoint", begin)
+        here = folder if shard.leads else None  # one process writes
+        arrived = saved if saved is None or shard.team is None else saved.to(store.home)
+        return cls(lines, here, folder.path), arrived
 
     def add(self, line: Line) -> Line:
         """Write a line down, and return it."""
@@ -54,11 +65,12 @@ class Journal:
         """Return whether enough time has passed since the last checkpoint."""
         return self.folder is not None and self.pace.due()
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint."""
-        if self.folder is not None:
-            with self.pace.timed():
-                self.folder.save(checkpoint)
+    def save(self, checkpoint: Callable[[], Checkpoint]) -> None:
+        """Write a checkpoint; of several processes all make it together, and one writes it."""
+        with self.pace.timed():
+            made = checkpoint()
+            if self.folder is not None:
+                self.folder.save(made)
 
 
 def round_line(k: int, played: Round, events: list[str], scores: Line, seconds: float) -> Line:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from fedamp.records.folder import RunFolder
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
 from fedamp.row_store import use_store
+from fedamp.runs.agreement import agree
 from fedamp.runs.client_half import client_half
 from fedamp.runs.conclusion import conclude, read_again
 from fedamp.runs.journal import Journal, round_line, unplayed_line
@@ -53,18 +55,23 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
 
     A run that was interrupted continues from its folder's last checkpoint and ends as if it had not been; one that is
     finished is read again. Interrupted, or ended by its observer, it leaves a readable folder: every round so far, its
-    models, and their scores.
+    models, and their scores. Of several processes (`shard`) each plays its own clients' part of every round, the first
+    one writes, and only its observer is asked.
     """
-    if folder is not None and folder.finished(config.to_dict()) is not None:
+    shard = setup.shard
+    if shard.team is not None:
+        agree(shard.team, config, setup)
+    if folder is not None and shard.from_leader("the folder", lambda: folder.finished(config.to_dict()) is not None):
         return read_again(config, setup, folder)
     setup = setup.writing_to(None if folder is None else folder.path)
     journal, saved = Journal.begin(config, setup, folder)
     setup = setup if saved is None else setup.as_before(saved.how)
     interrupt, going_on = None, True
-    with _computing(config, setup):
-        at = Standing.first(setup) if saved is None else Standing.saved(saved)
+    with _computing(config, setup), shard.patient():
+        at = Standing.first(setup) if saved is None else Standing.saved(saved, setup)
         if saved is None:
-            observer(journal.add(unplayed_line(0, scores(setup, at.models(setup), torch.arange(len(setup.clients))))))
+            first = journal.add(unplayed_line(0, scores(setup, at.models(setup), torch.arange(len(setup.clients)))))
+            shard.from_leader("the first models", partial(observer, first))
         spent = Spent.until(journal.lines, setup.facts, len(setup.clients))
         at = replace(at, held_out=held_out(config, setup, journal.lines), spent=spent)
         try:
@@ -73,18 +80,19 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                 played = _next_round(config, setup, at)
                 scored = scores(setup, played.models, played.present.nonzero()[:, 0])
                 spent = at.spent.after(played.spent)
-                events = [*setup.trainer.take_events(), *spent.events]
+                events = [*shard.told_once("events", setup.trainer.take_events()), *spent.events]
                 scored = {**spent.line(played.spent), **scored}
                 line = journal.add(round_line(k, played, events, scored, time.perf_counter() - clock))
                 at = at.after(played, line, config, setup)  # an interrupt before this takes the line back
                 try:
-                    going_on = observer(line) is not False
+                    going_on, due = shard.from_leader("a round", partial(_seen, observer, line, journal))
                 except Exception:  # a fault in the observer costs none of the rounds: the run can go on from here
-                    journal.save(at.checkpoint(setup))
+                    journal.save(partial(at.checkpoint, setup))
                     raise
-                if journal.due():
-                    journal.save(at.checkpoint(setup))
+                if due:
+                    journal.save(partial(at.checkpoint, setup))
                 del played  # and the messages of this round with it: the next round makes its own
+                shard.stop_together()
         except KeyboardInterrupt as stop:
             if at.k == 0:  # not even a first round: there is nothing to conclude
                 raise
@@ -92,23 +100,32 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
             journal.forget_after(at.k)
         newcomers = None
         if setup.newcomers and at.k == config.rounds:
-            journal.save(at.checkpoint(setup))  # newcomers take their time, too: after a stop it goes on from here
+            # Newcomers take their time, too: after a stop it goes on from here.
+            journal.save(partial(at.checkpoint, setup))
             if interrupt is not None:
                 raise interrupt
             newcomers = _welcomed(config, setup, at)
         result = conclude(config, setup, at, journal, newcomers)
         if interrupt is not None:
             raise interrupt
-        if result.history[-1]["round"] > at.k:
+        if result.history[-1]["round"] > at.k and shard.leads:
             observer(result.history[-1])
     return result
 
 
+def _seen(observer: Observer, line: Mapping[str, Any], journal: Journal) -> tuple[bool, bool]:
+    """Return whether the run goes on after this round, and whether a checkpoint is due."""
+    return observer(line) is not False, journal.due()
+
+
 def _welcomed(config: RunConfig, setup: Setup, at: Standing) -> Newcomers:
-    """Let each client that was kept out join where the run stands, by itself, and return what they get."""
+    """Let each client that was kept out join where the run stands, by itself, and return what they get.
+
+    Of several processes each lets some join.
+    """
     last, names = LastState(at.k, at.server), setup.facts.names or []
     mine = as_newcomer(config, ROUNDS)
-    found = [play(mine, arriving(each, last, names)).joined for each in setup.newcomers]
+    found = setup.shard.each(setup.newcomers, lambda late: play(mine, arriving(late, last, names)).joined)
     return Newcomers(tuple(one for one in found if one is not None))
 
 
@@ -127,6 +144,7 @@ def _next_round(config: RunConfig, setup: Setup, at: Standing) -> Round:
         poisoned=config.poisoned,
         names=setup.facts.names,
         half=client_half(setup.store, setup.trainer),
+        shard=setup.shard,
     )
 
 

@@ -16,6 +16,7 @@ from fedamp.errors import UserError
 from fedamp.methods import Method, make_method
 from fedamp.methods.attention import oracle_self_weight
 from fedamp.models.flat_model import FlatModel
+from fedamp.ranks.launched import Launched, launched
 from fedamp.rows import Rows
 from fedamp.training.optimizers import Optimizer
 
@@ -28,7 +29,9 @@ def with_plain_values(method: Method) -> Method:
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of this name; `auto` is a GPU if there is one."""
+    """Return the device of this name; `auto` is a GPU if there is one. Of several processes each has its own GPU."""
+    if (us := launched()) is not None and name != "cpu":
+        name = _own_gpu(name, us)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.split(":")[0] not in ("cpu", "cuda"):
@@ -41,6 +44,26 @@ def device_of(name: str) -> torch.device:
             raise UserError(f"device is {name!r}, but the last GPU here is cuda:{torch.cuda.device_count() - 1}")
         torch.cuda.set_device(device)  # memory is measured, and graphs are recorded, on the current one
     return device
+
+
+def _own_gpu(name: str, us: Launched) -> str:
+    """Return the GPU of one of several processes; `auto` as it is, if there is none here."""
+    if name not in ("auto", "cuda"):
+        raise UserError(
+            f"device is {name!r}, but each of the {us.local_size} processes here has a GPU of its own; give --device "
+            "cuda, or cpu"
+        )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto" and not count:
+        return name
+    if count < us.local_size:
+        raise UserError(
+            f"device is {name!r}, but there are {us.local_size} processes on this machine and {count} GPUs; expected a "
+            f"GPU for each: start at most {count} (torchrun --nproc-per-node), or give --device cpu"
+        )
+    if not torch.distributed.is_nccl_available():
+        raise UserError(f"device is {name!r}, but this torch has no NCCL, by which processes with GPUs talk; use cpu")
+    return f"cuda:{us.local_rank}"
 
 
 def first_models(

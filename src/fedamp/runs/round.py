@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from fedamp.privacy.events import Spending
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks
 from fedamp.runs.client_half import ClientHalf, LocalFor, together
+from fedamp.runs.shard import ONE_PROCESS, Shard
 from fedamp.runs.simulated_faults import Tamper
 
 
@@ -26,7 +27,7 @@ class Round:
     clients: State
     present: Tensor  # (m,) bool
     heard: Tensor  # (m,) bool: whose reply was received
-    models: dict[str, Rows]  # of the present clients: "own", "received"
+    models: dict[str, Rows]  # of the present clients of this process: "own", "received"
     losses: dict[str, Tensor]  # of the present clients: mean training loss, (n,)
     refused: dict[int, str]  # whose reply was refused, by position, and why
     diagnostics: dict[str, Any]  # of the method; `events` are the warnings of this round
@@ -46,6 +47,7 @@ def play_round(
     poisoned: Collection[int] = (),
     names: Sequence[str] | None = None,
     half: ClientHalf = together,
+    shard: Shard = ONE_PROCESS,
 ) -> Round:
     """Play round k: server_send, client_update of the present clients, server_receive.
 
@@ -53,7 +55,8 @@ def play_round(
     that is not finite is not received, and its sender's state stays what it was: one such row in a mixture, at whatever
     weight, would ruin every model. With `checked` the same goes for a reply that a federation would refuse
     (`reply_checks`). `poisoned` are the clients whose replies are tampered with: their warnings say so. Warnings call
-    clients by `names`, if they have some, else by their numbers.
+    clients by `names`, if they have some, else by their numbers. Of several processes each has the `clients` of its
+    `shard`, trains those, and hears of all replies.
     """
     if present.shape != (server.num_clients,) or not present.any():
         raise ValueError(
@@ -61,43 +64,115 @@ def play_round(
             f"{server.num_clients} with at least one client present"
         )
     who = present.nonzero()[:, 0]
-    server, message = method.server_send(server, k)
-    trained = half(method, clients, message, who, local_for)
-    part, received, local = trained.clients, trained.received, trained.local
+    with shard.server():
+        server, message = method.server_send(server, k)
+    trained = _trained(method, clients, message, half, local_for, present, shard)
+    part, received, losses = trained.part, trained.received, trained.losses
     reply = tamper(trained.reply, who)
     num_bytes = {"down": _num_bytes(received), "up": _num_bytes(reply)}
     diagnostics = method.diagnostics(server)
-    losses = getattr(local, "losses", {})
     if checked:
-        finite, refused = _looked_at(method, reply, received, message, present, local)
+        finite, refused = _looked_at(method, reply, received, message, present, local_for(who))
     else:
         finite, refused = _finite(reply, len(who)), {}
     single = [f"{_called([i], names)}: {text}" for i, text in diagnostics.get(ABOUT, [])]
     events = [*diagnostics["events"], *single, *_events(who, losses, finite, refused, checked, poisoned, names)]
     sound = finite & torch.tensor([i not in refused for i in who.tolist()])
-    heard, ended = present.clone(), part
+    heard = present.clone()
     if not sound.all():  # for the server and the states, whoever is not heard was absent
         heard[present] = sound
         reply = {name: rows[sound] for name, rows in reply.items()}
-        ended = part.take(sound.nonzero()[:, 0])
+    if heard.any():
+        with shard.server():
+            server = method.server_receive(server, reply, heard)
     return Round(
-        server=method.server_receive(server, reply, heard) if heard.any() else server,
-        clients=ended if heard.all() else clients.put(heard.nonzero()[:, 0], ended),
+        server=server,
+        clients=_remembered(clients, part, sound[shard.here(who)], heard[shard.mine]),
         present=present,
         heard=heard,
-        models=method.client_models(part, received),
+        models=trained.models,
         losses=losses,
         refused={i: why.text for i, why in refused.items()},
         diagnostics={**diagnostics, "events": events},
         num_bytes=num_bytes,
-        spent=_spent(local, who, len(present)),
+        spent=_spent(trained.spent, who, len(present)),
     )
 
 
-def _spent(local: Local, who: Tensor, num_clients: int) -> list[Spending] | None:
+@dataclass(frozen=True)
+class _Trained:
+    """What the clients have done in a round: those of this process, and what all of them have told."""
+
+    part: State | None  # of the present clients of this process; None if there are none
+    models: dict[str, Rows]  # of the same
+    received: Message  # of all present clients
+    reply: Message  # of the same
+    losses: dict[str, Tensor]  # of the same
+    spent: list[Spending]  # of the same
+
+
+def _trained(
+    method: Method,
+    clients: State,
+    message: Message,
+    half: ClientHalf,
+    local_for: LocalFor,
+    present: Tensor,
+    shard: Shard,
+) -> _Trained:
+    """Train the present clients of this process, and hear what those of the others reply."""
+    who = present.nonzero()[:, 0]
+    mine = who[shard.here(who)]
+    if not len(mine):
+        return _heard(shard, _Trained(None, {}, _picked(message, present), {}, {}, []))
+    done = half(
+        method,
+        clients,
+        shard.message(message),
+        shard.places(mine),
+        lambda places: local_for(shard.positions(places)),
+    )
+    losses, spent = getattr(done.local, "losses", {}), list(getattr(done.local, "spent", ()))
+    received = done.received if shard.team is None else _picked(message, present)
+    models = method.client_models(done.clients, done.received)
+    return _heard(shard, _Trained(done.clients, models, received, done.reply, losses, spent))
+
+
+def _heard(shard: Shard, mine: _Trained) -> _Trained:
+    """Return the same with the replies of all processes' clients."""
+    if shard.team is None:
+        return mine
+    losses = {name: loss.cpu() for name, loss in mine.losses.items()}
+    reply, told = shard.all_told(mine.reply, (losses, mine.spent))
+    named = {name: [losses[name] for losses, _ in told if name in losses] for losses, _ in told for name in losses}
+    return replace(
+        mine,
+        reply=reply,
+        losses={name: torch.cat(parts) for name, parts in named.items()},
+        spent=[each for _, spent in told for each in spent],
+    )
+
+
+def _picked(message: Message, present: Tensor) -> Message:
+    """Return what present clients are sent."""
+    if present.all():  # the usual case: nothing to pick out, and so nothing to copy
+        return message
+    who = present.nonzero()[:, 0]
+    return {name: rows[who.to(rows.params.device)] for name, rows in message.items()}
+
+
+def _remembered(clients: State, part: State | None, sound: Tensor, heard: Tensor) -> State:
+    """Return the clients' states after a round: whoever is not heard has the one that it had."""
+    if part is None:
+        return clients
+    ended = part if sound.all() else part.take(sound.nonzero()[:, 0])
+    return ended if heard.all() else clients.put(heard.nonzero()[:, 0], ended)
+
+
+def _spent(spent: Sequence[Spending], who: Tensor, num_clients: int) -> list[Spending] | None:
     """Return what each client's privacy was spent on: also of one whose reply was refused, for it has left."""
     found: list[Spending] = [Counter() for _ in range(num_clients)]
-    for i, mine in zip(who.tolist(), getattr(local, "spent", ()), strict=False):
+    for i, mine in zip(who.tolist(), spent, strict=False):
         found[i] = mine
     return found if any(found) else None
 

@@ -17,7 +17,7 @@ from fedamp.records.take_home import CHOSEN, SCORED, HeldOut
 from fedamp.rows import Rows
 from fedamp.runs.result import Kept
 from fedamp.runs.setup import Setup
-from fedamp.training.evaluate import evaluate
+from fedamp.training.evaluate import Scores, evaluate
 
 
 def with_between(models: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -32,6 +32,21 @@ def with_between(models: Mapping[str, Rows]) -> dict[str, Rows]:
     return {**models, "between": middle}
 
 
+def evaluated(setup: Setup, models: Mapping[str, Rows], on: str, who: Tensor | None = None) -> dict[str, Scores]:
+    """Return all clients' scores, or those of the clients in `who`, by the names of models.
+
+    Of several processes each has the models of its own clients, scores those, and hears of the others' scores.
+    """
+    who = torch.arange(len(setup.clients)) if who is None else who
+    mine = who[setup.shard.here(who)]
+    found = {}
+    if len(mine):
+        here = setup.clients.take(mine)
+        found = {name: evaluate(setup.trainer, here, rows, on) for name, rows in models.items()}
+    told = setup.shard.told(f"{on} scores", found)
+    return {name: Scores.cat([each[name] for each in told if name in each]) for each in told for name in each}
+
+
 def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, Any]:
     """Return score and loss on what is held out, for each of the models; None for a client that is not in `who`.
 
@@ -39,23 +54,22 @@ def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, A
     """
     clients, metric, found = setup.clients, setup.trainer.task.metric, {}
     models = with_between(models) if clients.validation else models
-    here, places = clients.take(who), who.tolist()
+    places = who.tolist()
     for on in ("test", "validation"):
         if getattr(clients, on):
-            scored = {name: evaluate(setup.trainer, here, rows, on) for name, rows in models.items()}
             found[on] = {
                 name: {
                     metric: spread(score.metric.tolist(), places, len(clients), broken="inf"),
                     "loss": spread(score.loss.tolist(), places, len(clients)),
                 }
-                for name, score in scored.items()
+                for name, score in evaluated(setup, models, on, who).items()
             }
     return found
 
 
 def kept(setup: Setup, k: int, models: Rows, validation: float | None = None) -> Kept:
-    """Return models of round k with their own test scores."""
-    own = evaluate(setup.trainer, setup.clients, models).metric.numpy()
+    """Return all clients' models of round k with their own test scores."""
+    own = evaluated(setup, {"": setup.shard.rows(models)}, "test")[""].metric.numpy()
     return Kept(k, models, in_unit(own, setup.trainer.task.metric).tolist(), validation)
 
 
@@ -71,7 +85,7 @@ def better(
     counted = torch.tensor(counted_clients(len(setup.clients), config.poisoned))
     for entry, rows in models.items():
         made = k - 1 if entry == "received" else k
-        metric = evaluate(setup.trainer, setup.clients, rows, "validation").metric
+        metric = evaluated(setup, {entry: rows}, "validation")[entry].metric
         mean = float(metric[counted & ~metric.isnan()].mean())  # over those whose samples define a score
         score = mean if task.higher_is_better else -mean
         if made > 0 and math.isfinite(score) and (entry not in found or score > found[entry].score):

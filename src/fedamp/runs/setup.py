@@ -21,6 +21,7 @@ from fedamp.methods.alone_beside import AloneBeside
 from fedamp.methods.newcomer import Joining
 from fedamp.models.dropout import own_stream
 from fedamp.models.flat_model import FlatModel
+from fedamp.ranks.team import team
 from fedamp.records.facts import Facts
 from fedamp.row_store import RowStore
 from fedamp.rows import Rows
@@ -39,6 +40,7 @@ from fedamp.runs.memory.placing import place_rows
 from fedamp.runs.newcomers.newcomer import ROUNDS, as_newcomer, kept_out, setup_of
 from fedamp.runs.parts import device_of, first_models, method_of, optimizer_of, with_plain_values
 from fedamp.runs.protection import Protection, protection
+from fedamp.runs.shard import ONE_PROCESS, Shard
 from fedamp.runs.simulated_faults import Tamper, draw_present, poison
 from fedamp.training.batches import Batching
 from fedamp.training.config import TrainingConfig
@@ -67,11 +69,14 @@ class Setup:
     store: RowStore  # where all clients' rows are kept
     warnings: tuple[str, ...] = ()  # about data, and method with model: what was guessed, or may not be intended
     newcomers: tuple[Setup, ...] = ()  # of the clients that are kept out and join afterwards, each by itself
+    shard: Shard = ONE_PROCESS  # which of the clients are with this process
 
     def as_before(self, way: Mapping[str, Any]) -> Setup:
         """Return the same with the way of training that a checkpoint was made with: the last digits depend on it."""
         trainer = self.trainer.changed(engine=way["engine"], chunk=way["chunk"])
-        choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=way["threads"])
+        # With another number of processes the cores are shared otherwise: the threads are those of now.
+        threads = way["threads"] if way.get("processes", 1) == self.shard.processes else self.choice.threads
+        choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads)
         facts = replace(self.facts, engine=choice.engine, threads=choice.threads)
         return replace(self, trainer=trainer, choice=choice, facts=facts)
 
@@ -87,6 +92,7 @@ class Setup:
             "chunk": self.trainer.chunks.size,
             "threads": self.choice.threads,
             "device": self.store.device.type,
+            **({} if self.shard.team is None else {"processes": self.shard.processes}),
         }
 
 
@@ -109,6 +115,7 @@ def assemble(
     if config.newcomers and material.newcomers is None:
         material = _keep_out(config, material)
     material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.labels, own))
+    us = team() if together else None  # before the way of training is chosen: it depends on this process's cores
     device = device_of(config.device)
     clients = _with_label_noise(material, config).hold_out(config.validation, config.seed).to(device)
     shape = tuple(clients.x.shape[1:])
@@ -127,9 +134,10 @@ def assemble(
     doubts = method.doubts(trainer.local(clients, 1))
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     played = AloneBeside(method) if beside else method
-    # A newcomer, or a silo, is one client: its rows are where it trains.
-    placed = place_rows(config if together else replace(config, rows="device"), trainer, clients, played, w)
+    placed = place_rows(config, trainer, clients, played, w, one_client=not together, one_process=us is None)
     trainer, choice = trainer.changed(chunk=placed.chunk), replace(choice, chunk=placed.chunk)
+    work = [trainer.config.batching.samples(len(positions)) for positions in clients.train]
+    shard = Shard.of(us, work, device)
     setup = Setup(
         method=played,
         trainer=trainer,
@@ -142,6 +150,7 @@ def assemble(
             privacy=None if safe is None else safe.promised.to_dict(),
             rows_in=placed.store.place,
             rows_why=placed.why,
+            processes=None if shard.team is None else shard.processes,
         ),
         schema=material.schema,
         tamper=_tampering(config, clients, flat),
@@ -154,6 +163,7 @@ def assemble(
             *doubts,
             *(safe.warnings if safe else ()),
         ),
+        shard=shard,
     )
     late = _newcomers(config, material, setup, model, given)
     of_late = tuple(text for each in late for text in each.warnings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from fedamp.config import RunConfig
 from fedamp.records.checkpoints import Checkpoint, Snapshot
 from fedamp.records.summaries import Line
 from fedamp.records.take_home import HeldOut
-from fedamp.rows import Rows, State
+from fedamp.rows import Message, Rows, State
 from fedamp.runs.round import Round
 from fedamp.runs.scoring import AT_HOME, at_home, better, with_between, with_choice
 from fedamp.runs.setup import Setup
@@ -34,17 +34,26 @@ class Standing:
     @classmethod
     def first(cls, setup: Setup) -> Standing:
         """Return where a run begins: with the first models, before any round."""
-        return cls(0, setup.method.server_init(setup.w), setup.method.client_init(setup.w))
+        with setup.shard.server():
+            server = setup.method.server_init(setup.w)
+        return cls(0, server, setup.method.client_init(setup.shard.rows(setup.w)))
 
     @classmethod
-    def saved(cls, checkpoint: Checkpoint) -> Standing:
+    def saved(cls, checkpoint: Checkpoint, setup: Setup) -> Standing:
         """Return where a run stood when a checkpoint was written."""
         xi = () if checkpoint.xi is None else tuple(checkpoint.xi)
-        return cls(checkpoint.k, checkpoint.server, checkpoint.clients, xi, checkpoint.best)
+        best = {name: replace(one, models=setup.shard.rows(one.models)) for name, one in checkpoint.best.items()}
+        return cls(checkpoint.k, checkpoint.server, setup.shard.state(checkpoint.clients), xi, best)
 
     def checkpoint(self, setup: Setup) -> Checkpoint:
-        """Return the checkpoint that saves it."""
-        return Checkpoint(self.k, self.server, self.clients, self.weights, setup.way, self.best)
+        """Return the checkpoint that saves it: with the states of all clients, wherever they are."""
+        clients, best = setup.shard.all_state(self.clients), self.all_best(setup)
+        return Checkpoint(self.k, self.server, clients, self.weights, setup.way, best)
+
+    def all_best(self, setup: Setup) -> dict[str, Snapshot]:
+        """Return all clients' best models, wherever they are."""
+        whole = setup.shard.all_rows({name: one.models for name, one in self.best.items()})
+        return {name: replace(one, models=whole[name]) for name, one in self.best.items()}
 
     @property
     def weights(self) -> Tensor | None:
@@ -52,19 +61,23 @@ class Standing:
         return torch.stack(self.xi) if self.xi else None
 
     def models(self, setup: Setup) -> dict[str, Rows]:
-        """Return all clients' models: their own, and what the server would send next."""
-        _, message = setup.method.server_send(self.server, self.k + 1)
-        return setup.method.client_models(self.clients, message)
+        """Return the models of this process's clients: their own, and what the server would send next."""
+        return setup.method.client_models(self.clients, self._sent(setup, self.k + 1))
+
+    def _sent(self, setup: Setup, k: int) -> Message:
+        """Return what round k sends to this process's clients."""
+        with setup.shard.server():
+            _, message = setup.method.server_send(self.server, k)
+        return setup.shard.message(message)
 
     def after(self, played: Round, line: Line, config: RunConfig, setup: Setup) -> Standing:
         """Return where the run stands after one more round, of which this line was written."""
         k, best, said = self.k + 1, self.best, self.held_out
         if said is not None:
             # All clients' models as this round scores them, the absent ones' too.
-            _, message = setup.method.server_send(self.server, k)
-            models = setup.method.client_models(played.clients, message)
+            models = setup.method.client_models(played.clients, self._sent(setup, k))
             best = better(config, setup, best, with_between(models), k)
-            have = at_home(models, best.get(AT_HOME), played.heard)
+            have = at_home(models, best.get(AT_HOME), played.heard[setup.shard.mine])
             if "received" in have:
                 best[AT_HOME] = Snapshot(k, 0.0, have["received"])
             now = said.after(line)

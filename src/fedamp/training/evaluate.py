@@ -45,6 +45,11 @@ class Scores:
     loss: Tensor
     """The mean loss of a sample."""
 
+    @classmethod
+    def cat(cls, parts: Sequence[Scores]) -> Scores:
+        """Return the scores of all clients, given those of some and of others."""
+        return cls(torch.cat([part.metric for part in parts]), torch.cat([part.loss for part in parts]))
+
 
 def evaluate(trainer: Trainer, clients: Clients, rows: Rows, on: str = "test", weighted: bool = False) -> Scores:
     """Score each client's row on that client's `test`, `validation` or `train` samples.

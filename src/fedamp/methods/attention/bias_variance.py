@@ -26,8 +26,9 @@ import torch
 from torch import Tensor
 
 from fedamp.methods.attention.weights import on_simplex
+from fedamp.ranks.blocks import share
 from fedamp.row_store import computing_device, taken
-from fedamp.rows import double_blocks
+from fedamp.rows import column_blocks, double_blocks
 
 STEPS = 5000
 """Gradient steps that find out who gets a weight, at most; the weights themselves are then computed exactly."""
@@ -185,13 +186,14 @@ def _floor(values: Tensor) -> Tensor:
 def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> Tensor:
     """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`."""
     products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=computing_device(a))
-    for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start])):
+    work = share(column_blocks(a))
+    for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start]), blocks=work.mine):
         if at:
             one, other = one - at[0], other - at[0]
         if shares is not None:
             one, other = one - shares @ one, other - shares @ other
         products.addmm_(one, other.T)
-    return products
+    return work.summed(products)
 
 
 def least_error_weights(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json
+from fedamp.ranks.launched import is_leader
+from fedamp.ranks.team import from_leader
 from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import CHANGED, Inputs
 from fedamp.records.reading import INPUTS
@@ -44,17 +47,17 @@ def play_all(
     before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
     `announce` is told, before the first one, how many there are. `player` plays a run; by default `play` itself.
     """
-    whole = whole_plan(runs, folder)
+    whole = from_leader("the plan", lambda: whole_plan(runs, folder))
     targets = _targets(runs, folder, given)
-    _check_inputs(runs, targets, whole, folder)
-    left = [run for run in runs if not targets[run.name].finished(run.config.to_dict())]
-    check_possible(left, given)
-    write_plan(whole, folder)
-    announce(effort(runs, len(runs) - len(left)))
+    from_leader("what is in the folder", lambda: _check_inputs(runs, targets, whole, folder))
+    done = from_leader("what is finished", lambda: {run.name for run in runs if _finished(run, targets)})
+    check_possible([run for run in runs if run.name not in done], given)
+    from_leader("writing the plan", lambda: write_plan(whole, folder))
+    announce(effort(runs, len(done)))
     # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
     for number, run in enumerate(sorted(runs, key=lambda run: twin_of(run, runs) is not None)):
         target = targets[run.name]
-        if not target.finished(run.config.to_dict()):
+        if run.name not in done:
             source = twin_of(run, runs)
             setup = given.assemble(run.config)
             if source is None:
@@ -64,8 +67,14 @@ def play_all(
 
                 (player or play)(run.config, setup, target, tell)
             else:
-                score_elsewhere(folder / source.name, target.path, run.config, setup)
-        observe(number, run, None)
+                score = partial(score_elsewhere, folder / source.name, target.path, run.config, setup)
+                from_leader("scoring elsewhere", score)
+        if is_leader():
+            observe(number, run, None)
+
+
+def _finished(run: Planned, targets: Mapping[str, RunFolder]) -> bool:
+    return targets[run.name].finished(run.config.to_dict()) is not None
 
 
 def _targets(runs: Sequence[Planned], folder: Path, given: HandedOver) -> dict[str, RunFolder]:

@@ -17,6 +17,7 @@ from fedamp.runs.loop import play
 from fedamp.runs.parts import method_of
 from fedamp.runs.result import Result
 from fedamp.runs.setup import Setup
+from fedamp.runs.shard import ONE_PROCESS
 from fedamp.training import torch_switches
 from fedamp.training.batches import Batching
 
@@ -43,6 +44,7 @@ def play_miniature(config: RunConfig, setup: Setup, num_clients: int) -> Result:
         ),
         facts=replace(setup.facts, names=None),
         tamper=lambda reply, who: reply,
+        shard=ONE_PROCESS,
         newcomers=(),  # they come one at a time, when the others have trained: that takes less
     )
     # Nobody is poisoned or absent: both take less memory, or as much.

@@ -162,6 +162,11 @@ def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], s
     if need.apart:
         room = "" if need.apart_free is None else f"; {need.apart_free / GIB:.2f} GiB are free there"
         lines.append(f"on {need.rows:<9}{need.apart / GIB:.2f} GiB of models and messages at the peak{room}")
+    if setup.shard.team is not None:
+        lines.append(
+            f"processes   {setup.shard.processes} processes share the training; each holds all data and the server's "
+            "models, and may need up to that memory"
+        )
     if facts.privacy is not None:
         lines.append(f"privacy     {Promised.of(facts.privacy).plan}")
     if need.free is not None:

@@ -11,6 +11,7 @@ import torch
 from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.methods import Method
+from fedamp.ranks.launched import SharedError
 from fedamp.row_store import CPU, DEVICE, DISK, GIB, HOST, RowStore, free_memory
 from fedamp.rows import Rows
 from fedamp.runs.memory.counted import kept_apart, models, stack, training
@@ -35,14 +36,33 @@ class Placed:
     chunk: int
 
 
-def place_rows(config: RunConfig, trainer: Trainer, clients: Clients, method: Method, w: Rows) -> Placed:
+def place_rows(
+    config: RunConfig,
+    trainer: Trainer,
+    clients: Clients,
+    method: Method,
+    w: Rows,
+    one_client: bool = False,
+    one_process: bool = True,
+) -> Placed:
     """Return where a run keeps its rows.
 
     `auto` is the device, if models, messages and training take at most ROOM of what is free there; else the host, if
-    the device is a GPU and they take at most ROOM of what is free on the host; else the disk.
+    the device is a GPU and they take at most ROOM of what is free on the host; else the disk. A silo, or a newcomer, is
+    one client, whose row is where it trains; and so are the rows of several processes.
     """
     device, chunk = clients.x.device, trainer.chunks.size
-    place, why = (config.rows, "asked for") if config.rows != "auto" else _auto(trainer, clients, method, w)
+    if one_client:
+        place, why = DEVICE, "it is one client"
+    elif not one_process:
+        place, why = DEVICE, "several processes share the clients"
+        if config.rows not in ("auto", DEVICE):
+            raise SharedError(
+                f"rows is {config.rows!r}, but of several processes each keeps its rows on its device; leave --rows "
+                "out, or start one process"
+            )
+    else:
+        place, why = (config.rows, "asked for") if config.rows != "auto" else _auto(trainer, clients, method, w)
     free = free_memory(device) if place != DEVICE and device.type == "cuda" else None
     if free is not None:
         each = max(1, _counted(models, method, w[:1]))

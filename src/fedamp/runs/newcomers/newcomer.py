@@ -17,6 +17,7 @@ from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomer, difference_p, named, paired
 from fedamp.records.summaries import finite
 from fedamp.records.take_home import CHOSEN
+from fedamp.runs.shard import ONE_PROCESS
 from fedamp.training.sample_errors import sample_errors
 
 if TYPE_CHECKING:  # a setup has its newcomers
@@ -78,7 +79,9 @@ def setup_of(setup: Setup, method: Method, mine: Clients, name: str) -> Setup:
         validation_sizes=[len(positions) for positions in mine.validation] or None,
         groups=None if mine.groups is None else list(mine.groups),
     )
-    return replace(setup, method=method, clients=mine, facts=facts, tamper=lambda reply, who: reply, warnings=())
+    return replace(
+        setup, method=method, clients=mine, facts=facts, tamper=lambda reply, who: reply, warnings=(), shard=ONE_PROCESS
+    )
 
 
 def with_joined(result: Result, setup: Setup, at: Standing) -> Result:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedamp.config import RunConfig
 from fedamp.errors import FedampWarning, UserError
+from fedamp.ranks.launched import is_leader
 from fedamp.records.folder import RunFolder
 from fedamp.runs.loop import Observer, all_of, ignore, play
 from fedamp.runs.result import Result
@@ -38,7 +39,7 @@ class Watch:
     def play(self, config: RunConfig, setup: Setup, folder: RunFolder | None) -> Result:
         """Play a run that is watched."""
         names = tracker_names(self.track)
-        with shown(self.progress, config.rounds) as show:
+        with shown(self.progress if is_leader() else False, config.rounds) as show:
             observer = all_of(self.observer, self.looking(config, setup, show))
             return play_tracked(names, config, setup, folder, observer, say)
 
@@ -65,7 +66,7 @@ def play_tracked(
     store: Path | None = None,
 ) -> Result:
     """Play a run that these trackers show; what several runs share is in `store`."""
-    if not names:
+    if not names or not is_leader():
         return play(config, setup, folder, observer)
     with tracking(names, config, None if folder is None else folder.path, warn, store) as trackers:
 

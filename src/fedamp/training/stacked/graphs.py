@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedamp.ranks.launched import launched
+
 Function = Callable[..., tuple[Tensor, ...]]
 """From tensors to tensors, and nothing else: what it does must depend on their values and shapes alone."""
 
@@ -73,7 +75,9 @@ class _Recorded:
         self.inputs = [value.detach().clone() for value in inputs]
         self.graph = torch.cuda.CUDAGraph()
         # All graphs share one pool: they are replayed one after the other.
-        with torch.cuda.graph(self.graph, pool=pool):
+        # Of several processes each has a thread that looks after NCCL, and may ask the GPU something meanwhile.
+        mode = "global" if launched() is None else "thread_local"
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode=mode):
             self.outputs = function(*self.inputs)
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:

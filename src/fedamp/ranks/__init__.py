@@ -1,0 +1,1 @@
+"""Several processes that play one run together, as `torchrun` starts them."""

@@ -1,0 +1,190 @@
+"""The processes of one run, and what they tell each other: `torch.distributed`, with bounded waits and plain words.
+
+Numbers on a GPU travel by NCCL, all else by gloo. Everything that is told has a purpose, which must be the same
+everywhere: processes that do different things are told so, and none waits for what never comes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedamp.errors import UserError
+from fedamp.ranks.launched import Launched, SharedError, launched, patience, threads
+
+T = TypeVar("T")
+
+FEW = 1 << 14
+"""Bytes that processes tell each other in one go; for more they first say how many."""
+
+
+@dataclass
+class Team:
+    """All processes of a run, seen from one of them."""
+
+    me: Launched
+    interrupted: bool = field(default=False, init=False)  # Ctrl-C came here, and waits for the end of the round
+    stopped: bool = field(default=False, init=False)  # it came to some process: what all of them heard last
+
+    @property
+    def rank(self) -> int:
+        """Which process this is, from 0."""
+        return self.me.rank
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.me.size
+
+    def exchange(self, purpose: str, mine: Any = None) -> list[Any]:
+        """Return what every process gives, in the order of ranks: small things of any kind."""
+        found = [pickle.loads(each) for each in self._all_bytes(purpose, pickle.dumps((purpose, mine)))]
+        purposes = [each for each, _ in found]
+        if len(set(purposes)) > 1:
+            words = ", ".join(f"{i} at {each!r}" for i, each in enumerate(purposes))
+            raise SharedError(f"the processes do not do the same: {words}; start all with the same command")
+        return [value for _, value in found]
+
+    def _all_bytes(self, purpose: str, mine: bytes) -> list[bytes]:
+        """Return every process's bytes, at once if they are few: each meeting takes time on a busy machine."""
+        import torch.distributed as dist
+
+        room = FEW
+        while True:
+            head = len(mine).to_bytes(8, "big") + mine[:room]
+            own = torch.frombuffer(bytearray(head.ljust(room + 8, b" ")), dtype=torch.uint8)
+            found = [torch.empty_like(own) for _ in range(self.size)]
+            with self._waiting(purpose):
+                dist.all_gather(found, own)
+            texts = [bytes(each.numpy()) for each in found]
+            sizes = [int.from_bytes(text[:8], "big") for text in texts]
+            if max(sizes) <= room:
+                return [text[8 : 8 + size] for text, size in zip(texts, sizes, strict=True)]
+            room = max(sizes)
+
+    def from_leader(self, purpose: str, make: Callable[[], T]) -> T:
+        """Return what the leader makes; the others do not make it, but hear of its errors."""
+        made, fault = None, None
+        if not self.rank:
+            try:
+                made = make()
+            except Exception as problem:
+                fault = problem
+        words = None if fault is None else f"the leading process has failed: {fault}"
+        told = self.exchange(purpose, (made, words, self.interrupted))
+        self.stopped = any(interrupted for _, _, interrupted in told)
+        if fault is not None:
+            raise fault
+        value, error, _ = told[0]
+        if error is not None:
+            raise SharedError(error)
+        return value  # type: ignore[no-any-return]
+
+    def stack(self, purpose: str, mine: Tensor, counts: Sequence[int]) -> Tensor:
+        """Return the rows of all processes, of which each gives `counts[rank]`, on top of each other."""
+        import torch.distributed as dist
+
+        whole = mine.new_empty((sum(counts), *mine.shape[1:]))
+        for rank, part in enumerate(torch.split(whole, list(counts))):
+            if rank == self.rank:
+                part.copy_(mine)
+            if part.numel():
+                with self._waiting(purpose):
+                    # As bytes, so that every type of number travels; the part is a view of the whole.
+                    dist.broadcast(part.view(torch.uint8), src=rank)
+        return whole
+
+    def agree(self, what: str, mine: Any, cure: str) -> None:
+        """Raise unless this is the same in every process."""
+        found = self.exchange(what, mine)
+        other = [rank for rank, each in enumerate(found) if each != found[0]]
+        if other:
+            who = ", ".join(map(str, other))
+            raise SharedError(f"{what} of process {who} is not that of process 0; {cure}")
+
+    @contextlib.contextmanager
+    def patient(self) -> Iterator[None]:
+        """Let Ctrl-C wait for the end of a round inside: all processes stop after the same one."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: object) -> None:
+            self.interrupted = True
+
+        before = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    @contextlib.contextmanager
+    def _waiting(self, purpose: str) -> Iterator[None]:
+        """Turn the end of a wait for processes that have ended, or do not answer, into one line."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.interrupted:
+                raise KeyboardInterrupt from None
+            why = " ".join(str(error).split())[:160]
+            raise UserError(
+                f"another process of this run has ended, or did not answer for {patience():g} s, while this one waited "
+                f"for {purpose}; its own line says why. Once that is cured, the same command continues from the last "
+                f"checkpoint (torch says: {why})"
+            ) from None
+
+
+@cache
+def team() -> Team | None:
+    """Return the processes that were started together, which find each other at the first call; None if alone."""
+    me = launched()
+    if me is None:
+        return None
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_gloo_available():
+        raise UserError(
+            f"this is {me.words}, but torch was built without distributed processes (gloo); install a torch that has "
+            "them, or start one process without torchrun"
+        )
+    if not dist.is_initialized():
+        _meet(me)
+    if (share := threads(me.local_size)) is not None:
+        torch.set_num_threads(share)
+    return Team(me)
+
+
+def _meet(me: Launched) -> None:
+    import torch.distributed as dist
+
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=timedelta(seconds=patience()))
+    except Exception as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"{me.words} can't reach the others by {backend} ({why}); start all of them again") from None
+    atexit.register(_part)
+
+
+def _part() -> None:
+    import torch.distributed as dist
+
+    with contextlib.suppress(Exception):  # the others may be gone
+        dist.destroy_process_group()
+
+
+def from_leader(purpose: str, make: Callable[[], T]) -> T:
+    """Return what the leading process makes, in all of them; alone, what this one makes."""
+    us = team()
+    return make() if us is None else us.from_leader(purpose, make)

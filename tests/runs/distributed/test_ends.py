@@ -1,0 +1,155 @@
+"""How several processes end: together, with one line, and so that the same command goes on."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+import fedamp
+from fedamp.records.reading import LINES, read_lines, read_run
+from runs.distributed.processes import command, ended, start
+from runs.distributed.test_same_numbers import assert_same_numbers
+
+LONG = ["run", "--clients", "6", "--model", "mlp", "--epochs", "3", "--method", "fedavg", "--device", "cpu", "--out"]
+
+pytestmark = pytest.mark.slow
+
+
+def under_way(folder, rounds=2):
+    """Wait until some rounds are written down."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if (folder / LINES).exists() and len(read_lines(folder / LINES)) > rounds:
+            return
+        time.sleep(0.05)
+    raise AssertionError("no round was played")
+
+
+def last_words(err):
+    """Return the last line that is the program's own; torch and gloo have words of their own."""
+    return [line for line in err.splitlines() if line.startswith("fedamp")][-1:]
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_process_that_dies_ends_the_others_and_the_command_goes_on(dies, tmp_path):
+    processes = start(2, ["-m", "fedamp", *LONG, "run", "--rounds", "400"], tmp_path)
+    try:
+        under_way(tmp_path / "run")
+        os.kill(processes[dies].pid, signal.SIGKILL)
+    finally:
+        done = ended(processes, timeout=60)
+    assert done[dies][0] == -signal.SIGKILL
+    code, _, err = done[1 - dies]
+    assert code == 2
+    (line,) = last_words(err)
+    assert "another process of this run has ended" in line
+    assert "the same command continues from the last checkpoint" in line
+    assert "Traceback" not in err
+    saved = max(int(path.stem[11:]) for path in (tmp_path / "run").glob("checkpoint-*.safetensors"))
+    assert saved >= 1
+    processes = start(2, ["-m", "fedamp", *LONG, "run", "--rounds", "400"], tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        while len(read_lines(tmp_path / "run" / LINES)) <= saved + 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        for one in processes:
+            os.kill(one.pid, signal.SIGINT)
+        ended(processes, timeout=60)
+    lines = read_lines(tmp_path / "run" / LINES)
+    assert [line["round"] for line in lines] == list(range(len(lines)))  # it went on, and left no gap
+
+
+def test_ctrl_c_ends_all_after_one_round_and_they_go_on(tmp_path):
+    processes = start(3, ["-m", "fedamp", *LONG, "run", "--rounds", "400"], tmp_path)
+    try:
+        under_way(tmp_path / "run")
+        os.kill(processes[1].pid, signal.SIGINT)  # torchrun tells all of them; one is enough
+    finally:
+        done = ended(processes, timeout=60)
+    assert [code for code, _, _ in done] == [130] * 3
+    assert last_words(done[0][2]) == [
+        "fedamp: interrupted; the rounds so far are in run, and the same command continues from there"
+    ]
+    assert [last_words(err) for _, _, err in done[1:]] == [[], []]
+    run = read_run(tmp_path / "run")
+    assert not run.finished
+    assert run.result["facts"]["processes"] == 3
+
+
+def test_torchrun_itself(tmp_path):
+    settings = {"clients": 5, "rounds": 3, "epochs": 1, "method": "heurfedamp"}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint"]
+    (done,) = ended(start(1, [*launcher, "127.0.0.1:0", "-m", "fedamp", "run", *words, "--out", "run"], tmp_path))
+    assert done[0] == 0, done[2]
+    assert done[1].count("after the last round") == 1  # one process prints
+    fedamp.run(out=tmp_path / "one", **settings)
+    assert_same_numbers(tmp_path / "one", tmp_path / "run", tolerance=1e-4)  # float32
+
+
+def test_a_comparison_is_played_together(tmp_path):
+    words = [
+        "--clients",
+        "5",
+        "--rounds",
+        "2",
+        "--epochs",
+        "1",
+        "--methods",
+        "fedavg,fedavg-ft,fedamp",
+        "--out",
+        "them",
+    ]
+    done = command(2, ["compare", *words], tmp_path)
+    assert [code for code, _, _ in done] == [0, 0], done[1][2]
+    assert "fedavg-ft" in done[0][1]
+    assert done[1][1] == ""
+    again = command(2, ["resume", "them"], tmp_path)
+    assert [code for code, _, _ in again] == [0, 0]
+    assert again[0][1].splitlines()[0] == done[0][1].splitlines()[0]
+    for name in ("separate", "fedavg", "fedamp"):
+        found = json.loads((tmp_path / "them" / f"{name}-seed0" / "result.json").read_text())
+        assert found["finished"]
+        assert found["facts"]["processes"] == 2
+
+
+def test_a_finished_run_is_shown_once_and_a_dry_run_is_the_leaders(tmp_path):
+    words = ["run", "--clients", "5", "--rounds", "2", "--epochs", "1", "--out", "run"]
+    for expected in ("after the last round", "already finished"):
+        done = command(2, words, tmp_path)
+        assert [code for code, _, _ in done] == [0, 0], done[0][2]
+        assert expected in done[0][1]
+        assert done[1][1] == ""
+    done = command(2, [*words[:-2], "--dry-run"], tmp_path)
+    assert [code for code, _, _ in done] == [0, 0]
+    assert "2 processes" in done[0][1]
+    assert done[1][1] == ""
+
+
+def test_processes_that_mean_different_runs_are_told(tmp_path):
+    words = ["-m", "fedamp", "run", "--clients", "5", "--rounds", "2", "--out", "run", "--seed"]
+    done = ended(start(2, [], tmp_path, each=[[*words, "0"], [*words, "1"]]))
+    assert [code for code, _, _ in done] == [2, 2]
+    (line,) = last_words(done[0][2])
+    assert "the configuration of process 1 is not that of process 0" in line
+    assert not (tmp_path / "run").exists()
+    done = ended(start(2, [], tmp_path, each=[["-m", "fedamp", "resume", "run"], [*words, "1"]]))
+    assert {code for code, _, _ in done} == {2}
+
+
+def test_more_processes_than_clients_and_commands_for_one(tmp_path):
+    few = ["run", "--clients", "2", "--setting", "iid", "--rounds", "1"]
+    apart = ["run", "--clients", "3", "--setting", "iid", "--rounds", "1", "--rows", "host"]
+    refused = {
+        "3 processes for 2 clients": few,
+        "is for one process": ["list", "methods"],
+        "each keeps its rows on its device": apart,
+    }
+    for expected, words in refused.items():
+        done = command(3, words, tmp_path)
+        assert [code for code, _, _ in done] == [2, 2, 2]
+        assert expected in last_words(done[0][2])[0]
+        assert last_words(done[1][2]) == []
