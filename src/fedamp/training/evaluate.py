@@ -182,12 +182,12 @@ def _stacked(
     answers: list[Answers] | None,
     by_class: Tensor | None,
 ) -> Tensor | None:
-    """Return mean tally and loss of all clients, `(n, 2)`, those with as many samples at once; None if they are many.
+    """Return mean tally and loss of all clients, `(n, 2)`, those with as many samples at once; None: one by one.
 
     Samples are not padded: a module may look at the whole batch also when it is scored.
     """
     sizes = [len(positions) for positions in held]
-    if max(sizes) > BATCH:
+    if max(sizes) > BATCH or (len(set(sizes)) > 1 and not trainer.model.side_by_side):  # vmap may be slow there
         return None
     scores = torch.empty((len(rows), 2), dtype=torch.float64, device=clients.x.device)
     for size in dict.fromkeys(sizes):
