@@ -1,10 +1,13 @@
 """A federation over Flower computes what the engine computes: every method, every row, with absent silos."""
 
+import math
+
 import pytest
 import torch
 
 from fedamp.federation.silo.memory import Memory
 from fedamp.methods import METHODS
+from fedamp.methods.attention import misfit
 from fedamp.records.reading import read_lines
 from fedamp.runs.simulated_faults import draw_present
 from federation.inprocess import Local, engine_rounds, plan_of, write_silos
@@ -60,3 +63,19 @@ def test_as_much_travels_as_in_the_engine(tmp_path, method):
     Local(tmp_path, plan, data).serve()
     noted = [line["bytes"] for line in read_lines(tmp_path / "record" / "rounds.jsonl") if "bytes" in line]
     assert noted == [played.num_bytes for played in rounds]
+
+
+def test_a_second_look_is_the_engines(tmp_path, monkeypatch):
+    """AutoAMP's questions come early here, and everyone seems to be badly fitted."""
+    monkeypatch.setattr(misfit, "FIRST", 2)
+    monkeypatch.setattr(misfit, "STALLED", 0.0)
+    monkeypatch.setattr(misfit, "LEFT", 0.0)
+    data = write_silos(tmp_path / "data")
+    plan = plan_of(data, "autoamp", rounds=6, seed=5)
+    rounds = engine_rounds(plan)
+    record = Local(tmp_path, plan, data).serve()
+    assert rounds[3].server.rows["doubted"].params.all()
+    assert_same(record.state.method_state.rows, rounds[-1].server.rows)
+    assert torch.equal(record.state.method_state.pairs["xi"], rounds[-1].server.pairs["xi"])
+    monkeypatch.setattr(misfit, "ALONE", math.inf)
+    assert engine_rounds(plan)[-1].server.rows["sharper"].params.all()

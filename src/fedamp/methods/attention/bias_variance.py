@@ -78,8 +78,11 @@ def collaboration(
     gain = 1 - expected_error(least_error_weights(signal, noise, heard=heard), signal, noise) / noise
     xi = torch.eye(len(far), dtype=signal.dtype, device=signal.device)
     weight = bias_weight[near]
-    mutual = heard & ~_left(least_error_weights(signal, noise, weight, heard), weight).T
-    xi[near[:, None], near] = least_error_weights(signal, noise, weight, mutual)
+    found = least_error_weights(signal, noise, weight, heard)
+    left = _left(found, weight)
+    if left.any():
+        found = least_error_weights(signal, noise, weight, heard & ~left.T)
+    xi[near[:, None], near] = found
     none, against = torch.zeros_like(far), (~heard).sum(1).to(far)
     by_client = {"gain": none.index_put((near,), gain), "far": far, "opposed": none.index_put((near,), against)}
     return Collaboration(xi, by_client, _facts(signal, noise, spectrum)).to(home)
