@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from paper import results
-from paper.outcomes import OURS, ROWS, TITLES, scores_of
+from paper.experiments import SETTING
+from paper.outcomes import DATA, OURS, PAPER, ROWS, TITLES, Row, scores_of
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 
@@ -18,6 +19,7 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 def draw_all() -> None:
     """Draw every figure that there are results for."""
     theorems()
+    panels()
     for data in TITLES:
         if any(scores_of(f"table3-{data}", row) for row in OURS):
             distributions(data)
@@ -43,6 +45,36 @@ def theorems() -> None:
     axes[2].set(title="diminishing steps, alpha = λ / 2k^0.6", xlabel="round k")
     axes[2].legend(["Theorem 1: H − H*", "Theorem 2: |∇H|²"])
     _save(figure, "theorems")
+
+
+def panels() -> None:
+    """Draw the paper's twelve settings, each with every method's score: ours, with its spread over the seeds, and the
+    paper's.
+    """
+    rows = [row for row in ROWS if row.run != "fedamp-local"][::-1]
+    figure, axes = plt.subplots(3, 4, figsize=(13, 11), layout="constrained", sharey=True)
+    for down, kind in enumerate(SETTING):
+        for across, data in enumerate(DATA):
+            _panel(axes[down, across], rows, kind, data)
+    axes[0, 0].set_yticks(range(len(rows)), [row.name for row in rows])
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, title="best mean test accuracy, %", loc="outside lower center", ncols=2)
+    _save(figure, "panels")
+
+
+def _panel(axis: Any, rows: list[Row], kind: str, data: str) -> None:
+    papers = {i: PAPER[kind][data][row.place] for i, row in enumerate(rows) if row.place is not None}
+    axis.scatter(papers.values(), papers.keys(), facecolors="none", edgecolors="0.45", label="the paper's")
+    found = {i: [one["best"] for one in scores_of(f"{kind}-{data}", row).values()] for i, row in enumerate(rows)}
+    found = {i: best for i, best in found.items() if best}
+    if found:
+        means = [np.mean(best) for best in found.values()]
+        spreads = [np.std(best, ddof=1) if len(best) > 1 else 0.0 for best in found.values()]
+        axis.errorbar(means, list(found), xerr=spreads, fmt="o", color="C0", markersize=5, label="ours, ± sd of seeds")
+    missing = len(rows) - len(found)
+    note = "" if not missing else f"  ({missing} of {len(rows)} not run)"
+    axis.set_title(f"{TITLES[data]}, {SETTING[kind]}{note}", fontsize=9)
+    axis.grid(alpha=0.3)
 
 
 def distributions(data: str) -> None:
