@@ -23,9 +23,10 @@ def assert_same(ours, theirs):
         assert torch.equal(ours[name].buffers, theirs[name].buffers), name
 
 
-EVERY_WAY = [(name, "common") for name in sorted(METHODS)]
-EVERY_WAY += [
-    (name, "own") if name in FAST else pytest.param(name, "own", marks=pytest.mark.many) for name in sorted(METHODS)
+EVERY_WAY = [
+    pytest.param(name, init, marks=[] if name in FAST else pytest.mark.many)
+    for init in ("common", "own")
+    for name in sorted(METHODS)
 ]
 
 

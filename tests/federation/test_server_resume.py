@@ -22,6 +22,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("moment", "when"), [("before the checkpoint", 1), ("before the checkpoint", 2), ("after the checkpoint", 2)]
 )
+@pytest.mark.many
 def test_a_server_that_was_killed_goes_on_as_if_it_never_had_been(tmp_path, monkeypatch, method, moment, when):
     from fedamp.records.folder import RunFolder
 

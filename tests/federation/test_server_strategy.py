@@ -115,6 +115,7 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.many
 def test_a_bad_reply_is_refused_by_name_and_counts_as_absent(tmp_path, kind, expected):
     change, words = CHANGES[kind]
     data = write_silos(tmp_path / "data")

@@ -57,6 +57,7 @@ def assert_at_home(local, result):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", SOME_AT_ONCE)
+@pytest.mark.many
 def test_the_decision_and_the_models_are_the_engines(tmp_path, method, case):
     write, lr = CASES[case]
     data = write(tmp_path / "data")

@@ -41,6 +41,7 @@ def test_fedprox_without_pull_is_fedavg(optimizer, sizes):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("own_init", [False, True])
 @pytest.mark.parametrize("method", [FedAMP(lam=0.0, start="w"), HeurFedAMP(lam=0.0, start="w")], ids=str)
+@pytest.mark.many
 def test_fedamp_without_pull_started_at_w_is_separate(method, own_init, optimizer, sizes):
     settings = {
         "sizes": sizes,

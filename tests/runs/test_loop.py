@@ -43,6 +43,7 @@ def test_partition_first_models_and_batches_do_not_depend_on_the_method():
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.many
 def test_every_method_runs_and_learns(name):
     result = fedamp.run(method=name, rounds=4, clients=10, lr=0.05 if name in ("scaffold", "apfl") else None)
     assert result.scores.shape == (4, 10)

@@ -53,6 +53,7 @@ class StopHere(Exception):  # noqa: N818
 
 @pytest.mark.parametrize("name", SOME_AT_ONCE)
 @pytest.mark.parametrize("after", [0, 1, 4])
+@pytest.mark.many
 def test_every_method_goes_on(name, after, tmp_path):
     """Broken off after a round's line, before or after its checkpoint; with absent clients and own first models."""
     settings = {"method": name, "absent": 0.3, "init": "own", "validation": 0.2, **QUICK}

@@ -51,6 +51,7 @@ def first_models(config):
 
 @pytest.mark.parametrize("lr", [0.05, 0.01])
 @pytest.mark.parametrize("method", SOME_AT_ONCE)
+@pytest.mark.many
 def test_the_record_is_the_choice_by_hand_and_the_models_are_those(method, lr, tmp_path):
     settings = {**QUICK, "method": method, "lr": lr}
     result = fedamp.run(out=tmp_path / "run", **settings)

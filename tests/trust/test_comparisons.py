@@ -152,6 +152,7 @@ def test_who_was_trained_as_long_is_who_a_method_is_measured_by(tmp_path):
         (["--seeds", "0"], "seeds"),
     ],
 )
+@pytest.mark.many
 def test_a_refused_comparison_writes_nothing_and_the_corrected_one_runs(fedamp_command, monkeypatch, mistake, word):
     real = playing.play
     monkeypatch.setattr(playing, "play", lambda *_: pytest.fail("a run was played"))

@@ -122,6 +122,7 @@ def test_without_validation_it_is_the_last(tmp_path):
 
 @pytest.mark.parametrize("method", ["fedamp", "fedavg", "fedavg-ft"])
 @pytest.mark.parametrize("before", [True, False])
+@pytest.mark.many
 def test_the_best_round_survives_a_stop(method, before, tmp_path):
     settings = {**QUICK, "validation": 0.25, "lr": 0.3, "rounds": 10, "method": method, "absent": 0.3, "seed": 3}
     whole = fedamp.run(out=tmp_path / "whole", **settings)

@@ -94,6 +94,7 @@ class Quadratic:
 @pytest.mark.parametrize("which", OPTIMIZERS)
 @pytest.mark.parametrize("start", [0.0, 3.0])
 @pytest.mark.parametrize("strength", [110.0, *STRENGTHS[1:]])
+@pytest.mark.many
 def test_a_strong_pull_comes_to_rest_where_loss_and_penalty_do(which, strength, start):
     problem, optimizer = Quadratic(), OPTIMIZERS[which]
     expected = problem.argmin(strength, optimizer.weight_decay)

@@ -165,6 +165,7 @@ WAYS = {
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.many
 def test_an_honest_client_is_not_refused(crowd, way, model):
     result = fedamp.run(clients=CROWDS[crowd], model=model, rounds=3, replies="checked", **WAYS[way])
     assert refused(result) == [()] * 3

@@ -46,6 +46,7 @@ def flipped(number, reply, liar=1, scale=-10.0):
 
 
 @pytest.mark.parametrize("method", TALKING)
+@pytest.mark.many
 def test_a_federation_refuses_a_ten_fold_flip_for_sure(tmp_path, method, deploy):
     """And has what the simulation has, in the same words."""
     data = deploy.write_silos(tmp_path / "data")

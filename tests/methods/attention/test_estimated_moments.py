@@ -8,6 +8,7 @@ from benchmarks.gaussian_clients import KINDS, SIZES, outcome
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [2, 3, 10])
+@pytest.mark.many
 def test_in_many_dimensions_little_is_lost_and_nobody_is_worse_off_than_alone(m, kind, sizes):
     found = outcome(m, 1000, kind, sizes)
     assert -1e-9 <= found.excess < 0.25

@@ -79,6 +79,7 @@ def gaussian(m: int, d: int, seed: int, differ: str, kind: str, c: float = 2.0):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("differ", ["alike", "groups", "different"])
 @pytest.mark.parametrize("m", [2, 6, 20, pytest.param(50, marks=pytest.mark.many)])
+@pytest.mark.many
 def test_on_gaussian_clients_the_error_is_below_that_of_weights_that_do_not_know(m, differ, kind):
     d, c, known, unknown, best = 300, 2.0, [], [], []
     for seed in range(5):

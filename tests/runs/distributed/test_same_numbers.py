@@ -98,6 +98,7 @@ def test_three_processes_with_unequal_shares(tmp_path):
     check(jobs_for(FAST), 3, tmp_path)
 
 
+@pytest.mark.many
 def test_one_client_at_a_time_is_bit_for_bit_the_same(tmp_path):
     """Products that fit one block are not shared, and a client that is trained alone has no neighbours."""
     jobs = {

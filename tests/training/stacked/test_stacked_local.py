@@ -121,6 +121,7 @@ def test_stacked_equals_loop_in_float64(name, kind):
 
 @pytest.mark.parametrize("name", SOME_AT_ONCE)
 @pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.many
 def test_stacked_equals_loop_for_one_round_in_float32(name, kind):
     loop, stacked = both_ways(name, kind, torch.float32, batching=Batching(4, steps=3))
     loop.play(), stacked.play()
