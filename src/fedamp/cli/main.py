@@ -88,4 +88,9 @@ def main() -> None:
         fail(_once(error.format_message()))
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED, everywhere=True)
-    sys.exit(code if isinstance(code, int) else 0)
+    code = code if isinstance(code, int) else 0
+    if launched() is not None:
+        from fedamp.ranks.team import leave  # which loads torch: not for `fedamp --help`
+
+        leave(code)
+    sys.exit(code)

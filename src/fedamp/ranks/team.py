@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -182,6 +184,18 @@ def _part() -> None:
 
     with contextlib.suppress(Exception):  # the others may be gone
         dist.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process, one of several, once all is done and written.
+
+    Not by the interpreter's own end: with threads of the processes' connections still there, that has aborted (one of
+    some hundred ends, "terminate called without an active exception"), and torchrun would call the run a failure.
+    """
+    _part()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def from_leader(purpose: str, make: Callable[[], T]) -> T:

@@ -13,6 +13,8 @@ import fedamp
 from fedamp import rows
 from fedamp.errors import UserError
 from fedamp.ranks import blocks
+from fedamp.ranks.launched import launched
+from fedamp.ranks.team import leave
 from fedamp.training.torch_switches import use_dtype
 from helpers import mlp, silos
 
@@ -51,3 +53,5 @@ def play_job(out: Path, settings: dict[str, Any], stop: int | None = None, own: 
 if __name__ == "__main__":
     for job in json.loads(Path(sys.argv[1]).read_text()):
         play_job(Path(job.pop("out")), **job)
+    if launched() is not None:
+        leave(0)
