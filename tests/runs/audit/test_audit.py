@@ -150,7 +150,6 @@ def test_honest_clients_pass(protected: Callable[[float], None], method: str):
     assert one.area > 0.6  # the attack is no straw man
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("settings", [{}, {"batch_size": 40}, {"optimizer": "adam", "lr": 1e-3}, {"steps": 5}])
 def test_honest_clients_pass_with_any_seed(protected: Callable[[float], None], seed: int, settings: dict[str, Any]):
@@ -174,7 +173,6 @@ def test_noise_that_is_off_is_caught(protected: Callable[[float], None], monkeyp
     assert "BROKEN: epsilon 4.38 is claimed" in one.in_words()[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("z", [CLEAR, FAINT])
 def test_noise_that_is_halved_is_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, z: float):
     drawn, sizes = noise.Noise.draw, {"canaries": 50, "columns": 100, "repeats": 60}
@@ -192,7 +190,6 @@ def test_clip_that_is_ignored_is_caught(protected: Callable[[float], None], monk
     assert found(FAINT).broken
 
 
-@pytest.mark.slow
 def test_minibatches_that_are_not_drawn_are_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch):
     def the_same(size: int, chance: float, stream: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         chosen = np.flatnonzero(np.random.default_rng(1).random(size) < chance)
