@@ -39,4 +39,4 @@ def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, di
     (tmp_path / "images").mkdir()
     figures.draw_all()
     drawn = {path.stem for path in (tmp_path / "images").iterdir()}
-    assert drawn == {"theorems", "curves-emnist", "distributions-emnist", "weights-emnist"}
+    assert drawn == {"theorems", "panels", "curves-emnist", "distributions-emnist", "weights-emnist"}
