@@ -24,7 +24,7 @@ import torch
 import fedamp
 
 TUNED_ON, SEEDS = 1000, (801, 802, 803)
-SILO_SEEDS = range(900, 910)
+SILO_SEEDS = range(930, 940)
 SETTINGS: dict[str, Any] = {
     "practical": "practical",
     "Dirichlet 0.3": {"name": "dirichlet", "beta": 0.3},

@@ -23,6 +23,11 @@ def test_a_warning_about_one_silo_names_that_silo():
     assert line_of({ABOUT: [(2, "went too far")]})["events"] == ["for all", "north: went too far"]
 
 
+def test_a_warning_about_several_silos_is_told_once():
+    said = [(2, "went too far"), (0, "is odd"), (1, "went too far")]
+    assert line_of({ABOUT: said})["events"] == ["for all", "north, south: went too far", "east: is odd"]
+
+
 def test_numbers_of_silos_are_placed_and_a_spectrum_is_not():
     line = line_of({"expected_gain": torch.tensor([0.3, 0.2]), SPECTRUM: [9.0, 1.0, -0.5]}, order=("c", "a"))
     assert line["expected_gain"] == pytest.approx([0.2, None, 0.3], abs=1e-6)

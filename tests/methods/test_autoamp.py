@@ -106,7 +106,7 @@ def test_clients_whose_rules_differ_end_up_alone():
     before, after = (np.asarray(xi).diagonal().mean() for xi in (result.xi[10], result.xi[-1]))
     assert before < 0.8
     assert after > 0.9
-    assert any("fits its samples no better" in event for line in result.history for event in line["events"])
+    assert any("fits the client's samples no better" in event for line in result.history for event in line["events"])
 
 
 def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
@@ -117,7 +117,7 @@ def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
     result = fedamp.run(clients=clients, method="autoamp", rounds=18, label_noise=0.3, **QUICK)
     assert len(looks) == 1  # in round 17, and in no other
     assert np.array_equal(result.xi[2], result.xi[-1])
-    assert not any("fits its samples no better" in event for line in result.history for event in line["events"])
+    assert not any("fits the client's samples no better" in event for line in result.history for event in line["events"])
 
 
 def test_a_second_look_is_at_samples_that_were_not_trained_on():

@@ -207,7 +207,7 @@ def test_warnings_call_clients_by_their_names(named):
         """FedAvg with something to say about the second client."""
 
         def diagnostics(self, state):
-            return {**super().diagnostics(state), ABOUT: [(1, "it is odd")]}
+            return {**super().diagnostics(state), ABOUT: [(1, "it is odd"), (0, "new"), (2, "new")]}
 
     pairs = [part[:2] for part in silos([30, 30, 30])]
     pairs[0] = (torch.full_like(pairs[0][0], 1e38), pairs[0][1])
@@ -216,5 +216,6 @@ def test_warnings_call_clients_by_their_names(named):
     with pytest.warns(fedamp.FedampWarning):
         said = fedamp.run(clients=clients, method=Telling(), **settings).warnings
     north, south, east = ("north", "south", "east") if named else ("client 0", "client 1", "client 2")
-    for begin in (f"{south}: it is odd", f"the training loss of {north} is not", f"the reply of {east} is refused"):
+    new = "north, east: new" if named else "client 0, 2: new"
+    for begin in (new, f"{south}: it is odd", f"the training loss of {north} is not", f"the reply of {east} is refused"):
         assert any(text.startswith(begin) for text in said), said

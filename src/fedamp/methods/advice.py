@@ -69,8 +69,8 @@ def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[tuple[int, 
         for i in (far > limit).nonzero()[:, 0].tolist()
     ]
     stuck = (
-        "its cloud model fits its samples no better than many rounds ago, and a model trained on half of them alone "
-        "fits the other half better, so from now on it listens only to clients that are measurably the same. Its "
-        "labels may follow another rule than the others': compare how they were made"
+        "the cloud model fits the client's samples no better than many rounds ago, and a model trained on half of "
+        "them alone fits the other half better, so from now on the client listens only to those that are measurably "
+        "the same. Its labels may follow another rule than the others': compare how they were made"
     )
     return [*events, *((i, stuck) for i in (sharper > 0).nonzero()[:, 0].tolist())]

@@ -5,7 +5,7 @@ A method's attributes are its hyperparameters and nothing else; all that changes
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, overload
 
@@ -16,7 +16,7 @@ from fedamp.rows import Columns, Message, Rows, State
 
 ABOUT = "about_clients"
 """The entry of `diagnostics` with warnings about single clients: a list of positions and texts. Whoever writes them
-down puts the client's name or number before the text."""
+down puts before a text the names or numbers of all clients that it is about: `by_text`."""
 GROUPS = {
     "alone": "Nobody hears of anybody: what all the others are measured against.",
     "one model for all": "The server averages, and everybody uses the same model.",
@@ -28,6 +28,14 @@ GROUPS = {
 """The kinds of methods, in the order in which they are listed, each in a line."""
 SPECTRUM = "spectrum"
 """The one entry of `diagnostics` that is a list of numbers and not one number for each client."""
+
+
+def by_text(about: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """Return whom each warning of `ABOUT` concerns: many clients can have one cause, which is told once."""
+    found: dict[str, list[int]] = {}
+    for i, text in about:
+        found.setdefault(text, []).append(i)
+    return found
 
 
 class Grad(Protocol):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedamp.config.reply_limits import ReplyLimits
 from fedamp.methods import Local, Method
-from fedamp.methods.base import ABOUT
+from fedamp.methods.base import ABOUT, by_text
 from fedamp.privacy.events import Spending
 from fedamp.rows import Message, Rows, State
 from fedamp.runs import reply_checks
@@ -75,7 +75,7 @@ def play_round(
         finite, refused = _looked_at(method, reply, received, message, present, local_for(who))
     else:
         finite, refused = _finite(reply, len(who)), {}
-    single = [f"{_called([i], names)}: {text}" for i, text in diagnostics.get(ABOUT, [])]
+    single = [f"{_called(some, names)}: {text}" for text, some in by_text(diagnostics.get(ABOUT, [])).items()]
     events = [*diagnostics["events"], *single, *_events(who, losses, finite, refused, checked, poisoned, names)]
     sound = finite & torch.tensor([i not in refused for i in who.tolist()])
     heard = present.clone()

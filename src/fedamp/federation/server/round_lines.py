@@ -14,7 +14,7 @@ from fedamp.config.metrics import info
 from fedamp.federation.plan import Member
 from fedamp.federation.server.observer import PlayedRound
 from fedamp.federation.server.state import Reply
-from fedamp.methods.base import ABOUT, SPECTRUM
+from fedamp.methods.base import ABOUT, SPECTRUM, by_text
 from fedamp.records.summaries import finite, spread
 from fedamp.records.take_home import ENTRIES
 
@@ -70,7 +70,8 @@ def _in_order(identities: Mapping[str, str], members: Sequence[Member]) -> list[
 def _about(played: PlayedRound, members: Sequence[Member]) -> list[str]:
     """Return the method's warnings about single silos, by their names: its rows are in the order of arrival."""
     names = {member.key: member.name for member in members}
-    return [f"{names[played.order[row]]}: {text}" for row, text in played.diagnostics.get(ABOUT, [])]
+    about = by_text(played.diagnostics.get(ABOUT, []))
+    return [f"{', '.join(names[played.order[row]] for row in some)}: {text}" for text, some in about.items()]
 
 
 def _diagnostics(played: PlayedRound, keys: Sequence[str]) -> dict[str, Any]:
