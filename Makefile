@@ -28,9 +28,10 @@ demo: setup  ## all methods on handwritten digits: who gains by collaborating
 test: setup  ## the fast tests, on all cores
 	$(BIN)/python -m pytest -q -m "not slow and not many" -n auto
 
-test-all: test  ## every test: the fast ones, then the others; those that measure or start processes one by one
+# Slow tests start servers and silos of their own: two at a time, whatever the number of cores.
+test-all: test  ## every test: the fast ones, then those that repeat for every method, then the slow ones
 	$(BIN)/python -m pytest -q -m "many and not slow" -n auto
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n 2 --dist loadfile
 
 check: setup  ## style, types, and which room may see which
 	$(BIN)/ruff check .
