@@ -10,8 +10,10 @@ import numpy as np
 from scipy.stats import t as students_t
 
 from paper import results
-from paper.experiments import AUTO_ROUNDS, CHOICE_SEED, SETTING
+from paper.experiments import CHOICE_SEED
 from paper.outcomes import NOT_RUN, ROWS, TITLES, Row, Scores, row_named, score, scores_of
+from paper.plans import AUTO_ROUNDS
+from paper.published import SETTING
 
 OTHERS = [row for row in ROWS if row.run in ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")]
 SETTINGS = [

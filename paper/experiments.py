@@ -13,23 +13,9 @@ from typing import Any
 from fedamp.config import Named, RunConfig
 from fedamp.config.presets import preset
 from fedamp.errors import UserError
-from paper import results
-
-SEEDS = (0, 1, 2)
-PATIENCE = {"scaffold": 40, "apfl": 40, "separate": 20, "others": 30}
-"""Rounds without a better mean after which a run ends: the first two have 600, and nobody who trains alone learns
-for 90."""
-
-GRIDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "fedamp": ("sigma", (1.0, 10.0, 100.0, 1000.0)),
-    "heurfedamp": ("sigma", (1.0, 10.0, 100.0, 1000.0)),
-    "apfl": ("mixture", (0.1, 0.3, 0.5, 0.9)),
-}
-"""What the paper tuned and did not print: four values each, chosen on a fifth of the training samples, never on
-test samples."""
-
-JUDGED = dict.fromkeys(("fedamp", "heurfedamp"), ("own", "received"))
-"""Both w and u are FedAMP's output (Algorithm 1), and what is best for one is not best for the other: each is tuned."""
+from paper import results, sizes
+from paper.plans import GRIDS, JUDGED, SEEDS, VARIANT_ROUNDS, plan_of, shortened
+from paper.published import DATA, SETTING
 
 TRAINED = ("separate", "fedavg", "fedprox", "fedamp", "heurfedamp")
 SLOW = ("scaffold", "apfl")
@@ -60,19 +46,12 @@ TROUBLES: dict[str, dict[str, Any]] = {
     "absent20": {"absent": 0.2},
     "absent50": {"absent": 0.5},
     "poisoned": {"poisoned": (0, 10, 20, 30, 40), "replies": "any"},
+    "flipped": {"poisoned": (0, 10, 20, 30, 40), "attack": "labels", "replies": "any"},
 }
-"""What goes wrong in the robustness table. The last: one client in ten is poisoned, one of each group, and replies are
+"""What goes wrong in the robustness table. The last two: one client in ten attacks, one of each group, and replies are
 not checked, since the question is what the methods themselves make of them."""
 
 
-def shortened(rounds: int, method: str) -> dict[str, Any]:
-    """Return the changes for a run of fewer rounds than 90, in which alpha falls as much as in a whole one."""
-    falls = {"method": {"alpha_every": rounds // 3}} if method in JUDGED else {}
-    return {"rounds": rounds, **falls}
-
-
-TUNING_ROUNDS = VARIANT_ROUNDS = 18
-AUTO_ROUNDS = 40
 CHOICE_SEED = 100
 """Which of AutoAMP's two models counts is chosen on a fifth of the training samples of a run with this seed, which no
 table has."""
@@ -99,57 +78,84 @@ class Cell:
         return RunConfig.of(self.values)
 
 
-def table(name: str) -> list[Cell]:
-    """Return the cells of a table, in the order in which they are worth running."""
+def table(name: str, awaited: bool = False) -> list[Cell]:
+    """Return the cells of a table, in the order in which they are worth running.
+
+    Those that wait for a size or for tuning are left out; if they are `awaited`, they are there too, with a value that
+    stands for the one to come and a label that says so.
+    """
     kind, _, data = name.partition("-")
     if name not in NAMES:
         raise UserError(f"table is {name!r}; expected one of {', '.join(NAMES)}")
-    return list(_MAKERS[kind](name, data))
+    return list(_MAKERS[kind](name, data, awaited))
 
 
-SETTING = {"table1": "iid", "table2": "pathological", "table3": "practical"}
 TUNING = {"table1": "tune1", "table2": "tune2", "table3": "tune"}
 """Where a table's knobs are tuned: each in its own setting."""
 
-FAMILY = ("mnist", "fmnist", "emnist")
 NAMES = [
     *(f"tune-{data}" for data in ("emnist", "fmnist", "mnist")),
-    *(f"table3-{data}" for data in ("emnist", "fmnist", "mnist", "cifar100")),
+    *(f"table3-{data}" for data in ("emnist", "fmnist", "mnist")),
     *(f"ablation-{data}" for data in ("emnist", "fmnist")),
-    *(f"auto-{data}" for data in ("emnist", "fmnist", "mnist", "cifar100")),
-    *(f"{part}-{data}" for kind in ("table2", "table1") for data in FAMILY for part in (TUNING[kind], kind)),
+    *(f"auto-{data}" for data in ("emnist", "fmnist", "mnist")),
+    *(f"{part}-{data}" for kind in ("table2", "table1") for data in DATA[:3] for part in (TUNING[kind], kind)),
     "robust-fmnist",
+    *(f"sizes-{data}" for data in sizes.SIZED),
+    *(f"{part}-cifar100" for kind in ("table3", "table2", "table1") for part in (TUNING[kind], kind)),
+    "auto-cifar100",
 ]
 
 
-def _tuning(name: str, data: str) -> Iterator[Cell]:
+def _sizes(name: str, data: str, _: bool) -> Iterator[Cell]:
+    for setting in SETTING.values():
+        for size in sizes.TRIED[setting]:
+            which = f"paper/{data}-{setting}"
+            changes = {**sizes.TRIAL, "setting": sizes.with_size(preset(which, "separate")["setting"], size)}
+            values = _values(which, "separate", sizes.TRIAL_SEED, changes, {})
+            yield Cell(name, sizes.trial_label(setting, size), values)
+
+
+def _has_size(data: str, setting: str, awaited: bool) -> bool:
+    return awaited or data not in sizes.SIZED or sizes.chosen(data, setting) is not None
+
+
+def _tuning(name: str, data: str, awaited: bool) -> Iterator[Cell]:
     kind = next(kind for kind, where in TUNING.items() if where == name.partition("-")[0])
-    for method, (knob, values) in GRIDS.items():
+    plan = plan_of(data)
+    for method, (knob, values) in plan.grids.items() if _has_size(data, SETTING[kind], awaited) else ():
         for value in values:
-            brief = {**shortened(TUNING_ROUNDS, method), "validation": 0.2}
+            brief = {**shortened(plan.tuning_rounds, method), "validation": 0.2}
             chosen = _values(f"paper/{data}-{SETTING[kind]}", method, 0, brief, {knob: value})
             yield Cell(name, label_of(method, value), chosen)
 
 
-def _table(name: str, data: str) -> Iterator[Cell]:
+def _table(name: str, data: str, awaited: bool) -> Iterator[Cell]:
     """Return every method with the first seed, then the quick ones with the other seeds: the table fills up early."""
-    kind = name.partition("-")[0]
-    for seed in SEEDS if data != "cifar100" else SEEDS[:1]:
-        for method in (*TRAINED, *SLOW) if seed == SEEDS[0] else TRAINED:
-            for label, chosen in _points(kind, data, method):
-                values = _values(f"paper/{data}-{SETTING[kind]}", method, seed, {}, chosen)
-                yield Cell(name, f"{label}-seed{seed}", values, PATIENCE.get(method, PATIENCE["others"]))
-        if kind == "table3":
+    kind, plan = name.partition("-")[0], plan_of(data)
+    for seed in plan.seeds if _has_size(data, SETTING[kind], awaited) else ():
+        for method in (*TRAINED, *SLOW) if seed == plan.seeds[0] else TRAINED:
+            for label, chosen in _points(kind, data, method, awaited):
+                values = _values(f"paper/{data}-{SETTING[kind]}", method, seed, plan.whole(method), chosen)
+                yield Cell(name, f"{label}-seed{seed}", values, plan.patience_of(method))
+        if kind == "table3" and plan.has_local:
             values = _values(f"paper/{data}-practical", "fedamp", seed, {}, LOCAL)
-            yield Cell(name, f"fedamp-local-seed{seed}", values, PATIENCE["others"])
+            yield Cell(name, f"fedamp-local-seed{seed}", values, plan.patience_of("fedamp"))
 
 
-def _points(kind: str, data: str, method: str) -> list[tuple[str, dict[str, Any]]]:
+def _points(kind: str, data: str, method: str, awaited: bool) -> list[tuple[str, dict[str, Any]]]:
     """Return which values of its knob a method is run with, under which label; none while the tuning is not done."""
-    if method not in GRIDS or data == "cifar100":
+    grids = plan_of(data).grids
+    if method not in grids:
         return [(method, {})]
-    found = (tuned(data, method, entry, kind) for entry in JUDGED.get(method, ("own",)))
-    return list({label_of(method, value): {GRIDS[method][0]: value} for value in found if value is not None}.items())
+    knob, values = grids[method]
+    found = [tuned(data, method, entry, kind) for entry in JUDGED.get(method, ("own",))]
+    if None in found and awaited:  # one run, perhaps two: each of the two models chooses
+        return [(f"{method}-{knob}-{TO_COME}", {knob: values[0]})]
+    return list({label_of(method, value): {knob: value} for value in found if value is not None}.items())
+
+
+TO_COME = "to-come"
+"""What stands in a label for a value that is not chosen yet."""
 
 
 def label_of(method: str, value: float) -> str:
@@ -157,7 +163,7 @@ def label_of(method: str, value: float) -> str:
     return f"{method}-{GRIDS[method][0]}-{value:g}"
 
 
-def _ablation(name: str, data: str) -> Iterator[Cell]:
+def _ablation(name: str, data: str, _: bool) -> Iterator[Cell]:
     value = tuned(data, "fedamp", "received")
     for seed in SEEDS if value is not None else ():
         for variant, changes in VARIANTS.items():
@@ -166,10 +172,10 @@ def _ablation(name: str, data: str) -> Iterator[Cell]:
             yield Cell(name, f"{variant}-seed{seed}", _values(f"paper/{data}-practical", "fedamp", seed, brief, method))
 
 
-def _robust(name: str, data: str) -> Iterator[Cell]:
+def _robust(name: str, data: str, _: bool) -> Iterator[Cell]:
     for seed in SEEDS:
         for trouble, changes in TROUBLES.items():
-            for method in TRAINED:
+            for method in (*TRAINED, "autoamp"):
                 chosen = {"sigma": tuned(data, method, "received")} if method in GRIDS else {}
                 if None not in chosen.values():
                     brief = {**changes, **shortened(VARIANT_ROUNDS, method)}
@@ -177,17 +183,21 @@ def _robust(name: str, data: str) -> Iterator[Cell]:
                     yield Cell(name, f"{trouble}-{method}-seed{seed}", values)
 
 
-def _auto(name: str, data: str) -> Iterator[Cell]:
-    """Return AutoAMP in all three settings (CIFAR100: the practical one), as it is: there is nothing to tune."""
-    settings = SETTING.values() if data != "cifar100" else ("practical",)
-    for seed in (*(SEEDS if data != "cifar100" else SEEDS[:1]), CHOICE_SEED):
-        for setting in settings:
-            held_out = {"validation": 0.2} if seed == CHOICE_SEED else {}
-            values = _values(f"paper/{data}-{setting}", "autoamp", seed, {"rounds": AUTO_ROUNDS, **held_out}, {})
-            yield Cell(name, f"{setting}-seed{seed}", values)
+def _auto(name: str, data: str, awaited: bool) -> Iterator[Cell]:
+    """Return AutoAMP in all three settings, as it is: there is nothing to tune."""
+    plan = plan_of(data)
+    for seed in (*plan.seeds, CHOICE_SEED):
+        for setting in SETTING.values():
+            if _has_size(data, setting, awaited):
+                held_out = {"validation": 0.2} if seed == CHOICE_SEED else {}
+                brief = {"rounds": plan.auto_rounds, **held_out}
+                yield Cell(
+                    name, f"{setting}-seed{seed}", _values(f"paper/{data}-{setting}", "autoamp", seed, brief, {})
+                )
 
 
 _MAKERS = {
+    "sizes": _sizes,
     **dict.fromkeys(TUNING.values(), _tuning),
     **dict.fromkeys(("table1", "table2", "table3"), _table),
     "ablation": _ablation,
@@ -202,7 +212,7 @@ def tuned(data: str, method: str, entry: str, kind: str = "table3") -> float | N
     Of two that are equally good for this model, the one that is better for the other.
     """
     scores = {}
-    for value in GRIDS[method][1]:
+    for value in plan_of(data).grids[method][1]:
         result = results.read(f"{TUNING[kind]}-{data}", label_of(method, value))
         if result is None:
             return None
@@ -216,6 +226,9 @@ def _values(
 ) -> dict[str, Any]:
     """Return a preset with changes to the run and to its method; `of_method` comes last."""
     values = preset(which, method)
+    data, setting = values["data"], values["setting"]["name"]
+    if data in sizes.SIZED and (size := sizes.chosen(data, setting)) is not None:
+        values["setting"] = sizes.with_size(values["setting"], size)
     choice = Named.of(values["method"])
     own = {**choice.parameters, **changes.get("method", {}), **of_method}
     if own.get("form") == "gradient":

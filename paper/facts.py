@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 
 from paper import measures
-from paper.experiments import PATIENCE, TROUBLES, TUNING_ROUNDS, VARIANTS
+from paper.experiments import TROUBLES, VARIANTS
 from paper.outcomes import (
     OURS,
-    PAPER,
     ROBUST,
     ROWS,
     Row,
@@ -18,6 +17,8 @@ from paper.outcomes import (
     scores_of,
     scores_of_label,
 )
+from paper.plans import PATIENCE, TUNING_ROUNDS
+from paper.published import PAPER
 
 SETTINGS = (("", "table3"), ("pathological_", "table2"))
 """What stands before a name, and the table it is of."""

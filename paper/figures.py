@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from paper import results
-from paper.experiments import SETTING
-from paper.outcomes import DATA, OURS, PAPER, ROWS, TITLES, Row, scores_of
+from paper.outcomes import OURS, ROWS, TITLES, Row, scores_of
+from paper.published import DATA, PAPER, SETTING
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 

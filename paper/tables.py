@@ -7,8 +7,10 @@ from typing import Any
 
 from paper import results
 from paper.automatic import automatic
-from paper.experiments import GRIDS, JUDGED, TROUBLES, TUNING, VARIANTS, label_of, tuned
-from paper.outcomes import DATA, NOT_RUN, OURS, PAPER, ROBUST, ROWS, TITLES, gain, score, scores_of, scores_of_label
+from paper.experiments import TROUBLES, TUNING, VARIANTS, label_of, tuned
+from paper.outcomes import NOT_RUN, OURS, ROBUST, ROWS, TITLES, gain, score, scores_of, scores_of_label
+from paper.plans import JUDGED, plan_of
+from paper.published import DATA, PAPER
 
 
 def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
@@ -40,7 +42,7 @@ def tuning(data: str, kind: str = "table3") -> str:
     The test accuracies played no part in the choice.
     """
     lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
-    for method, (knob, values) in GRIDS.items():
+    for method, (knob, values) in plan_of(data).grids.items():
         judged = JUDGED.get(method, ("own",))
         best = {entry: tuned(data, method, entry, kind) for entry in judged}
         for value in values:

@@ -83,9 +83,47 @@ def test_poison_reaches_those_who_average_and_not_those_who_train_alone():
     assert hurt["fedavg"] < fine["fedavg"].bmta - 10
 
 
+def test_labels_are_turned_around_for_those_who_are_asked_for():
+    clean = data((20, 30, 10))
+    flipped = clean.with_flipped_labels(3, who=[1])
+    assert torch.equal(flipped.y[flipped.train[1]], 2 - clean.y[clean.train[1]])
+    assert [wrong(clean, flipped, i) for i in (0, 2)] == [(0, True), (0, True)]
+    assert wrong(clean, flipped, 1)[1]
+    assert torch.equal(flipped.y[: len(clean.y)], clean.y)  # whoever shares these samples has them as they were
+    assert clean.with_flipped_labels(3, who=[]) is clean
+
+
+def test_an_attack_by_labels_changes_what_is_learnt_and_not_what_is_sent():
+    attack = {"poisoned": [0], "attack": "labels"}
+    clean, flipped = (assemble(RunConfig(**QUICK, **more)) for more in ({}, attack))
+    mine = clean.clients.train[0], flipped.clients.train[0]
+    assert torch.equal(flipped.clients.y[mine[1]], 9 - clean.clients.y[mine[0]])
+    assert torch.equal(flipped.clients.y[flipped.clients.test[0]], clean.clients.y[clean.clients.test[0]])
+    reply = {"w": Rows(torch.ones(1, flipped.trainer.model.num_params), torch.ones(1, 0))}
+    assert flipped.tamper(reply, torch.tensor([0])) is reply
+    result = fedamp.run(method="separate", **QUICK, **attack)
+    assert result.summary.per_client[0] < 30  # it is tested with the right labels, and enters no mean
+    assert result.bmta == pytest.approx(np.mean(result.summary.per_client[1:]))
+
+
+def test_an_attack_by_labels_reaches_those_who_average():
+    attack = {"poisoned": [0, 1, 2, 3], "attack": "labels"}
+    settings = {"method": "fedavg", "setting": "iid", "clients": 10, "rounds": 4, "epochs": 5, "lr": 0.01}
+    hurt, fine = (fedamp.run(**settings, **more) for more in (attack, {}))
+    assert hurt.bmta < np.mean(fine.summary.per_client[4:]) - 5
+
+
+def test_the_attack_is_written_down_only_if_it_is_not_the_usual_one():
+    assert "attack" not in RunConfig(poisoned=(1,)).to_dict()
+    assert RunConfig(poisoned=(1,), attack="labels").to_dict()["attack"] == "labels"
+
+
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
+        ({"attack": "labels"}, "nobody is poisoned"),
+        ({"attack": "labels", "poisoned": [1], "poison_scale": 3.0}, "poison_scale is 3"),
+        ({"attack": "words", "poisoned": [1]}, "choose from models, labels"),
         ({"label_noise": 1.5}, "label_noise is 1.5"),
         ({"label_noise": 0.1, "noisy_clients": [99]}, "99"),
         ({"poisoned": [99]}, "poisoned client is 99"),
@@ -124,6 +162,8 @@ def test_regression_is_best_where_the_error_is_lowest(engine):
     assert error < 0.6
 
 
-def test_label_noise_is_for_classes():
+def test_wrong_labels_are_for_classes():
     with pytest.raises(ValueError, match="label_noise is for classification"):
         fedamp.run(clients=[houses(0), houses(1)], model=nn.Linear(3, 1), label_noise=0.1)
+    with pytest.raises(ValueError, match="attack is 'labels', which is for classification"):
+        fedamp.run(clients=[houses(0), houses(1)], model=nn.Linear(3, 1), poisoned=[1], attack="labels")

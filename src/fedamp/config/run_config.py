@@ -26,6 +26,7 @@ LATER = (
     *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
     "share_models",
     *("dp_epsilon", "dp_delta", "dp_clip", "dp_noise"),
+    "attack",
 )
 """Fields that earlier versions did not have. At its default such a field is not written down, so that a run from before
 is still the same run, in the same folder."""
@@ -168,8 +169,15 @@ class RunConfig:
     noisy_clients: tuple[int, ...] | None = about(
         None, "Clients with wrong labels, say 0,3; by default all of them.", group=FAULTS
     )
-    poisoned: tuple[int, ...] = about((), "Clients that send sign-flipped, scaled models, say 0,3.", group=FAULTS)
-    poison_scale: float = about(10.0, "Factor by which they scale.", range="above 0", group=FAULTS)
+    poisoned: tuple[int, ...] = about((), "Clients that attack the others, say 0,3; see --attack.", group=FAULTS)
+    attack: str = about(
+        "models",
+        "What poisoned clients do: they send sign-flipped, scaled models, or they train with labels that are turned "
+        "around, the first class for the last and so on, and send what they have learnt.",
+        choices=("models", "labels"),
+        group=FAULTS,
+    )
+    poison_scale: float = about(10.0, "Factor by which sent models are scaled.", range="above 0", group=FAULTS)
     replies: str = about(
         "auto",
         "Which replies are accepted: those that a federation would accept (checked), or any that is finite; "
@@ -278,6 +286,7 @@ class RunConfig:
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
         for name in ("columns", "drop"):
             object.__setattr__(self, name, _words(name, getattr(self, name)))
+        self._check_attack()
         checks.share("absent", self.absent)
         checks.share("validation", self.validation)
         if self.take_home == "chosen" and not self.validation:
@@ -315,6 +324,16 @@ class RunConfig:
             raise UserError(
                 "take_home is 'chosen', by the scores of held-out samples, which dp_epsilon and dp_noise do not cover; "
                 "take what is scored (--take-home scored)"
+            )
+
+    def _check_attack(self) -> None:
+        """Refuse what would be ignored silently."""
+        if self.attack == "labels" and not self.poisoned:
+            raise UserError("attack is 'labels', but nobody is poisoned: give --poisoned, say 0,3, too")
+        if self.attack == "labels" and self.poison_scale != RunConfig.poison_scale:
+            raise UserError(
+                f"poison_scale is {self.poison_scale:g}, but attack is 'labels', which sends models as they are; leave "
+                "one of them out"
             )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -210,8 +210,7 @@ class Clients:
     def with_label_noise(self, share: float, num_classes: int, seed: int, who: Sequence[int] | None = None) -> Clients:
         """Return clients that have a share of wrong training labels: another class, each equally likely.
 
-        It concerns all clients, or those with the given numbers. A wrong sample is a copy in the pool, so that nobody
-        else who holds it, and no test set, is affected.
+        It concerns all clients, or those with the given numbers.
         """
         checks.share("label_noise", share)
         for number in who or ():
@@ -221,26 +220,50 @@ class Clients:
             return self
         if num_classes < 2:
             raise UserError(f"label_noise is {share}, but there is {num_classes} class: no wrong label to give")
-        train, copied, wrong, end = list(self.train), [], [], len(self.x)
-        originals = [self._originals(torch.arange(end, device=self.x.device))]
+        changed = {}
         for i, number in enumerate(self.numbers):
             if who is not None and number not in who:
                 continue
-            stream = seeds.generator(seed, "label noise", number)
-            hit = torch.from_numpy(stream.permutation(len(train[i]))[: round(share * len(train[i]))])
-            hit = hit.to(train[i].device)
+            samples, stream = len(self.train[i]), seeds.generator(seed, "label noise", number)
+            hit = torch.from_numpy(stream.permutation(samples)[: round(share * samples)]).to(self.train[i].device)
+            offset = torch.from_numpy(stream.integers(1, num_classes, len(hit))).to(self.y.device)
+            changed[i] = hit, (self.y[self.train[i][hit]] + offset) % num_classes
+        return self._relabelled(changed)
+
+    def with_flipped_labels(self, num_classes: int, who: Sequence[int]) -> Clients:
+        """Return clients of whom those with the given numbers have all training labels turned around.
+
+        Class c becomes class C - 1 - c, of C classes, as in Fang et al., USENIX Security 2020; if C is odd, the one in
+        the middle stays. Unlike label noise this can be learnt: what such a client learns is wrong, and well fitted.
+        """
+        if who and num_classes < 2:
+            raise UserError(f"there is {num_classes} class: no label can be turned around")
+        places = [(i, self.train[i]) for i, number in enumerate(self.numbers) if number in who]
+        return self._relabelled(
+            {i: (torch.arange(len(mine), device=mine.device), num_classes - 1 - self.y[mine]) for i, mine in places}
+        )
+
+    def _relabelled(self, changed: Mapping[int, tuple[Tensor, Tensor]]) -> Clients:
+        """Return clients with other labels: by place which of its training samples, and their labels.
+
+        A changed sample is a copy in the pool, so that nobody else who holds it, and no test set, is affected.
+        """
+        if not changed:
+            return self
+        train, copied, labels, end = list(self.train), [], [], len(self.x)
+        originals = [self._originals(torch.arange(end, device=self.x.device))]
+        for i, (hit, wrong) in changed.items():
             chosen = train[i][hit]
-            offset = torch.from_numpy(stream.integers(1, num_classes, len(chosen))).to(self.y.device)
             copied.append(self.x[chosen])
             originals.append(self._originals(chosen))
-            wrong.append((self.y[chosen] + offset) % num_classes)
+            labels.append(wrong)
             train[i] = train[i].clone()
             train[i][hit] = torch.arange(end, end + len(chosen), device=train[i].device)
             end += len(chosen)
         return replace(
             self,
             x=torch.cat([self.x, *copied]),
-            y=torch.cat([self.y, *wrong]),
+            y=torch.cat([self.y, *labels]),
             train=tuple(train),
             copy_of=torch.cat(originals),
         )

@@ -16,7 +16,7 @@ from fedamp.report.render import best_score, body, footnotes, headings
 from fedamp.report.table import ALONE, Row
 
 UNUSUAL = (
-    *("label_noise", "noisy_clients", "poisoned", "absent", "validation", "class_weights"),
+    *("label_noise", "noisy_clients", "poisoned", "attack", "absent", "validation", "class_weights"),
     *("dp_epsilon", "dp_noise", "dp_delta", "dp_clip"),
 )
 """Settings that are named only if they were used."""

@@ -117,7 +117,7 @@ def assemble(
     material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.labels, own))
     us = team() if together else None  # before the way of training is chosen: it depends on this process's cores
     device = device_of(config.device)
-    clients = _with_label_noise(material, config).hold_out(config.validation, config.seed).to(device)
+    clients = _with_wrong_labels(material, config).hold_out(config.validation, config.seed).to(device)
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(config, shape, material.num_outputs, clients.numbers, model, device)
     given, method = method, with_plain_values(method) if method else method_of(config, clients.groups)
@@ -188,7 +188,7 @@ def _newcomers(
     """Return a setup for each client that is kept out: the run's, with its own samples and its own first model."""
     if material.newcomers is None:
         return ()
-    device, late = setup.store.device, _with_label_noise(replace(material, clients=material.newcomers), config)
+    device, late = setup.store.device, _with_wrong_labels(replace(material, clients=material.newcomers), config)
     shape = tuple(late.x.shape[1:])
     names = material.newcomer_names or [f"client {number}" for number in late.numbers]
     found = []
@@ -229,12 +229,15 @@ def _material(config: RunConfig, clients: Clients | Material | None, data_dir: P
     return load_material(config, data_dir) if clients is None else given_material(Given(clients), config.task)
 
 
-def _with_label_noise(material: Material, config: RunConfig) -> Clients:
-    """Return the clients with wrong labels, if some are asked for."""
+def _with_wrong_labels(material: Material, config: RunConfig) -> Clients:
+    """Return the clients with wrong labels, by accident or by an attack, if some are asked for."""
     if config.label_noise and material.task.name == "regression":
         raise UserError("label_noise is for classification, but this task is regression; leave it out")
+    if config.attack == "labels" and material.task.name == "regression":
+        raise UserError("attack is 'labels', which is for classification, but this task is regression; leave it out")
     noise, who = config.label_noise, config.noisy_clients
-    return material.clients.with_label_noise(noise, material.num_outputs, config.seed, who)
+    noisy = material.clients.with_label_noise(noise, material.num_outputs, config.seed, who)
+    return noisy.with_flipped_labels(material.num_outputs, config.poisoned if config.attack == "labels" else ())
 
 
 def _trainer(
@@ -325,4 +328,5 @@ def _tampering(config: RunConfig, clients: Clients, flat: FlatModel) -> Tamper:
             raise UserError(f"poisoned client is {number}; expected numbers from 0 to {len(clients) - 1}")
     if len(set(config.poisoned)) == len(clients):
         raise UserError("all clients are poisoned; expected at least one that is not")
-    return poison(config.poisoned, config.poison_scale, flat.num_params)
+    liars = config.poisoned if config.attack == "models" else ()
+    return poison(liars, config.poison_scale, flat.num_params)

@@ -54,6 +54,7 @@ def play_miniature(config: RunConfig, setup: Setup, num_clients: int) -> Result:
         rounds=min(config.rounds, ROUNDS),
         replies="checked" if config.checks_replies else "any",
         poisoned=(),
+        attack=RunConfig.attack,
         noisy_clients=None,
         absent=0.0,
     )

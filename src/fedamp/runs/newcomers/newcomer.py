@@ -60,6 +60,7 @@ def as_newcomer(config: RunConfig, rounds: int, setting: Named | None = None) ->
         label_noise=0.0,
         noisy_clients=None,
         poisoned=(),
+        attack=RunConfig.attack,
         replies="any",
     )
 
