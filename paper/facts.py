@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from paper import measures
-from paper.experiments import TROUBLES, VARIANTS
+from paper import measures, sizes
+from paper.experiments import CHOICE_SEED, VARIANTS
 from paper.outcomes import (
     OURS,
-    ROBUST,
     ROWS,
     Row,
     gain_in_words,
@@ -17,7 +16,7 @@ from paper.outcomes import (
     scores_of,
     scores_of_label,
 )
-from paper.plans import PATIENCE, TUNING_ROUNDS
+from paper.plans import AUTO_ROUNDS, CIFAR100, PATIENCE, TUNING_ROUNDS
 from paper.published import PAPER
 
 SETTINGS = (("", "table3"), ("pathological_", "table2"))
@@ -27,7 +26,7 @@ DATA = ("emnist", "fmnist", "mnist")
 
 def facts() -> dict[str, object]:
     """Return them all."""
-    return {**_means(), **_gains(), **_variants(), **_troubles(), **_details(), **_choices()}
+    return {**_means(), **_gains(), **_variants(), **_details(), **_choices()}
 
 
 def _name(row: Row) -> str:
@@ -64,16 +63,6 @@ def _variants() -> dict[str, object]:
     return numbers
 
 
-def _troubles() -> dict[str, object]:
-    """Return the means of the robustness table, at the best and at the last round."""
-    return {
-        f"{trouble}_{row.run}_{row.entry}_{which}": mean(
-            scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry), which
-        )
-        for trouble, row, which in itertools.product(TROUBLES, ROBUST, ("best", "last"))
-    }
-
-
 def _details() -> dict[str, object]:
     """Return single numbers of single runs."""
     short = scores_of_label("ablation-emnist", "no-oracle", "received")
@@ -98,6 +87,7 @@ def _details() -> dict[str, object]:
         "last_read": measures.last_round_with_groups("heurfedamp-sigma-10"),
         "gradient_w": measures.latest_best_round("ablation-emnist", "gradient", "own"),
         "gradient_u": measures.latest_best_round("ablation-emnist", "gradient", "received"),
+        **measures.earlier_cifar100(),
         "diminishing": measures.diminishing(),
     }
 
@@ -109,4 +99,9 @@ def _choices() -> dict[str, object]:
         "tuning_rounds": TUNING_ROUNDS,
         "falls": TUNING_ROUNDS // 3,
         **{f"patience_{method}": rounds for method, rounds in PATIENCE.items()},
+        "auto_rounds": AUTO_ROUNDS,
+        "cifar100_rounds": CIFAR100.auto_rounds,
+        "cifar100_tuning_rounds": CIFAR100.tuning_rounds,
+        "choice_seed": CHOICE_SEED,
+        **{f"trial_{name}": value for name, value in sizes.TRIAL.items()},
     }

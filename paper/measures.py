@@ -88,6 +88,17 @@ def latest_best_round(table: str, label: str, entry: str) -> str:
     return str(max(rounds)) if rounds else NOT_RUN
 
 
+def earlier_cifar100() -> dict[str, str]:
+    """Return what AutoAMP's first, longer run on CIFAR100 reached, and the last round in which u was behind w."""
+    run = results.read("auto-cifar100", "practical-40-rounds-seed0")
+    if run is None:
+        return dict.fromkeys(("cifar100_earlier_own", "cifar100_earlier_received", "cifar100_behind"), NOT_RUN)
+    own, received = run["own"], run["received"]
+    behind = [k for k, (w, u) in enumerate(zip(own["curve"], received["curve"], strict=True), start=1) if u < w]
+    best = {f"cifar100_earlier_{entry}": f"{run[entry]['best']:.2f}" for entry in ("own", "received")}
+    return {**best, "cifar100_behind": str(max(behind))}
+
+
 def diminishing() -> str:
     """Return how close diminishing steps came, in words."""
     measured = results.read_theorems()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,16 @@ from fedamp.report.stats import short_p, wilcoxon_p
 from paper import results
 from paper.experiments import TRAINED, label_of, tuned
 from paper.plans import GRIDS, SEEDS
-from paper.published import SETTING
+from paper.published import SETTING, Setting
 
 Scores = Mapping[int, Mapping[str, Any]]
 """The scores of one model of a run, by seed; under "run" the whole result."""
 
 TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
 NOT_RUN = "not run"
+
+CHANCE = 0.05
+"""Below this a p, corrected for the number of tests, tells two methods apart."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class Row:
     run: str
     entry: str  # "own": after local training; "received": what the server sent
     place: int | None  # of the paper's figure; None for what is not in the paper
+
+    @property
+    def title(self) -> str:
+        """Its name in a table, which says what is ours."""
+        method, comma, model = self.name.partition(",")
+        return self.name if self.place is not None else f"{method} (ours){comma}{model}"
 
 
 ROWS = (
@@ -48,7 +57,7 @@ ROWS = (
     Row("AutoAMP, u", "autoamp", "received", None),
 )
 OURS = ROWS[-8:]
-ROBUST = [row for row in ROWS if row.run in TRAINED]
+ROBUST = [row for row in ROWS if row.run in (*TRAINED, "autoamp")]
 
 
 def row_named(name: str) -> Row:
@@ -76,9 +85,15 @@ def scores_of_label(table: str, label: str, entry: str) -> dict[int, dict[str, A
     return {seed: {**run[entry], "run": run} for seed, run in runs.items() if run is not None and entry in run}
 
 
-def score(scores: Scores) -> str:
+def titled(setting: Setting) -> str:
+    """Return one of the twelve settings as the text names it."""
+    kind, data = setting
+    return f"{TITLES[data]} {SETTING[kind].replace('iid', 'IID')}"
+
+
+def score(scores: Scores, which: str = "best") -> str:
     """Return mean and standard deviation over the seeds, for a table."""
-    best = [one["best"] for one in scores.values()]
+    best = [one[which] for one in scores.values()]
     if not best:
         return NOT_RUN
     if len(best) == 1:
@@ -114,6 +129,21 @@ def gained(mine: Scores, theirs: Scores) -> Gain | None:
     ours, others = ([statistics.mean(client) for client in _of_clients(of, both)] for of in (mine, theirs))
     points = statistics.mean(a - b for a, b in zip(ours, others, strict=True))
     return Gain(points, *wilcoxon_p(ours, others))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p values corrected by Holm's method, in the order in which they came.
+
+    The smallest of n is multiplied by n, the next by n - 1 and so on; none is smaller than one before it, none above 1.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected, least = [0.0] * len(values), 0.0
+    for rank, place in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
+        least = max(least, min(1.0, (len(values) - rank) * values[place]))
+        corrected[place] = least
+    return corrected
 
 
 def gain(mine: Scores, theirs: Scores) -> str:

@@ -5,6 +5,10 @@ SETTING = {"table1": "iid", "table2": "pathological", "table3": "practical"}
 
 DATA = ("mnist", "fmnist", "emnist", "cifar100")
 
+Setting = tuple[str, str]  # which of the tables, and the data
+TWELVE: list[Setting] = [(kind, data) for kind in ("table3", "table2", "table1") for data in DATA]
+"""All that the paper has, the practical settings first."""
+
 # Separate, FedAvg, FedProx, FedAvg-FT, FedProx-FT, SCAFFOLD, APFL, FedAMP, HeurFedAMP.
 PAPER = {
     "table1": {

@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paper import results
-from paper.automatic import automatic
+from paper import results, sizes
+from paper.automatic import LETTERS, automatic, counted, taken_home
 from paper.experiments import TROUBLES, TUNING, VARIANTS, label_of, tuned
-from paper.outcomes import NOT_RUN, OURS, ROBUST, ROWS, TITLES, gain, score, scores_of, scores_of_label
+from paper.outcomes import (
+    CHANCE,
+    NOT_RUN,
+    OURS,
+    ROBUST,
+    ROWS,
+    TITLES,
+    Gain,
+    gain,
+    gained,
+    holm,
+    score,
+    scores_of,
+    scores_of_label,
+)
 from paper.plans import JUDGED, plan_of
-from paper.published import DATA, PAPER
+from paper.published import DATA, PAPER, SETTING
+
+Place = tuple[str, str, str]  # variant, data, model: a place in the table of changes
 
 
-def main_table(kind: str, sets: Sequence[str] = DATA) -> str:
-    """Return one of the paper's tables, ours beside the paper's."""
-    lines = ["| method | " + " | ".join(f"{TITLES[data]} | paper" for data in sets) + " |"]
-    lines.append("|---|" + "---:|" * (2 * len(sets)))
+def main_table(kind: str) -> str:
+    """Return one of the paper's tables, ours beside the paper's; of AutoAMP's models the one that counts is bold."""
+    lines = ["| method | " + " | ".join(f"{TITLES[data]} | paper" for data in DATA) + " |"]
+    lines.append("|---|" + "---:|" * (2 * len(DATA)))
     for row in ROWS if kind == "table3" else [row for row in ROWS if row.run != "fedamp-local"]:
         cells = []
-        for data in sets:
+        for data in DATA:
+            found = score(scores_of(f"{kind}-{data}", row))
+            counts = row.run == "autoamp" and row.entry == counted(data, SETTING[kind]) and found != NOT_RUN
             paper = "–" if row.place is None else f"{PAPER[kind][data][row.place]:.2f}"
-            cells += [score(scores_of(f"{kind}-{data}", row)), paper]
-        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+            cells += [f"**{found}**" if counts else found, paper]
+        lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def short_table(kind: str) -> str:
+    """Return one of the paper's tables with the paper's figures in brackets, and AutoAMP's models that count."""
+    lines = ["| method | " + " | ".join(TITLES[data] for data in DATA) + " |", "|---|" + "---:|" * len(DATA)]
+    for row in [row for row in ROWS if row.place is not None]:
+        cells = [f"{score(scores_of(f'{kind}-{data}', row))} ({PAPER[kind][data][row.place]:.2f})" for data in DATA]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+    lines.append("| **AutoAMP (ours)** | " + " | ".join(_taken_home(kind, data) for data in DATA) + " |")
+    return "\n".join(lines)
+
+
+def _taken_home(kind: str, data: str) -> str:
+    """Return AutoAMP's score and which of its models it is of."""
+    found = score(taken_home(f"{kind}-{data}"))
+    return found if found == NOT_RUN else f"**{found}**, {LETTERS[counted(data, SETTING[kind])]}"
 
 
 def significance(table: str) -> str:
@@ -79,14 +113,25 @@ CHANGES = {
 
 
 def ablation() -> str:
-    """Return what FedAMP loses or gains by each change."""
+    """Return what FedAMP loses or gains by each change, with an arrow where it can be told from as it is."""
     sets = [(data, entry) for data in ("emnist", "fmnist") for entry in ("own", "received")]
     heads = [f"{TITLES[data]}, {'w' if entry == 'own' else 'u'}" for data, entry in sets]
     lines = ["| FedAMP | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(sets)]
+    places = [(variant, *each) for variant in VARIANTS for each in sets]
+    scores = {place: scores_of_label(f"ablation-{place[1]}", place[0], place[2]) for place in places}
+    arrows = _arrows({place: gained(scores[place], scores["base", *place[1:]]) for place in places})
     for variant in VARIANTS:
-        cells = [score(scores_of_label(f"ablation-{data}", variant, entry)) for data, entry in sets]
+        cells = [score(scores[variant, *each]) + arrows.get((variant, *each), "") for each in sets]
         lines.append(f"| {CHANGES[variant]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _arrows(gains: Mapping[Place, Gain | None]) -> dict[Place, str]:
+    """Return which gains can be told from nothing, by Holm's correction over all that were tested."""
+    tested = {place: gain for place, gain in gains.items() if gain is not None and gain.p is not None}
+    corrected = holm([gain.p for gain in tested.values() if gain.p is not None])
+    found = zip(tested.items(), corrected, strict=True)
+    return {place: " ↑" if gain.points > 0 else " ↓" for (place, gain), p in found if p < CHANCE}
 
 
 WRONG = {
@@ -96,15 +141,29 @@ WRONG = {
     "absent20": "a client is away with probability 0.2",
     "absent50": "a client is away with probability 0.5",
     "poisoned": "5 of 50 clients send flipped, scaled models",
+    "flipped": "5 of 50 clients train with labels turned around",
 }
 
 
-def robustness() -> str:
-    """Return what every method loses where something goes wrong."""
-    lines = ["| what is wrong | " + " | ".join(row.name for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
+def robustness(which: str = "best") -> str:
+    """Return what every method loses where something goes wrong, at its best or at its last round."""
+    lines = ["| what is wrong | " + " | ".join(row.title for row in ROBUST) + " |", "|---|" + "---:|" * len(ROBUST)]
     for trouble in TROUBLES:
-        cells = [score(scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)) for row in ROBUST]
-        lines.append(f"| {WRONG[trouble]} | " + " | ".join(cells) + " |")
+        found = [scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry) for row in ROBUST]
+        lines.append(f"| {WRONG[trouble]} | " + " | ".join(score(each, which) for each in found) + " |")
+    return "\n".join(lines)
+
+
+def sized() -> str:
+    """Return what Separate reached in CIFAR100's trials, by size, beside the paper's figure; bold where chosen."""
+    every = sorted({size for tried in sizes.TRIED.values() for size in tried})
+    lines = ["| samples | " + " | ".join(map(str, every)) + " | paper |", "|---|" + "---:|" * (len(every) + 1)]
+    for setting in SETTING.values():
+        scores, best = sizes.found("cifar100", setting), sizes.chosen("cifar100", setting)
+        cells = [f"{scores[size]:.2f}" if size in scores else NOT_RUN for size in every if size in sizes.TRIED[setting]]
+        cells = [""] * (len(every) - len(cells)) + cells  # the small ones are those that were not tried
+        bold = [f"**{cell}**" if size == best else cell for size, cell in zip(every, cells, strict=True)]
+        lines.append(f"| {setting} | " + " | ".join(bold) + f" | {sizes.published('cifar100', setting):.2f} |")
     return "\n".join(lines)
 
 
@@ -118,13 +177,14 @@ def theorems(name: str, value: str) -> str:
 
 def tables() -> dict[str, str]:
     """Return all tables by the names that page.md has for them."""
-    family = ("emnist", "fmnist", "mnist")
+    named = {"table3": "", "table2": "pathological_", "table1": "iid_"}
+    every = [(kind, prefix, data) for kind, prefix in named.items() for data in DATA]
     return {
         **{kind: main_table(kind) for kind in PAPER},
-        **{f"significance_{data}": significance(f"table3-{data}") for data in family},
-        **{f"significance_pathological_{data}": significance(f"table2-{data}") for data in family},
-        **{f"tuning_{data}": tuning(data) for data in family},
-        **{f"tuning_pathological_{data}": tuning(data, "table2") for data in family},
+        **{f"significance_{prefix}{data}": significance(f"{kind}-{data}") for kind, prefix, data in every},
+        **{f"tuning_{prefix}{data}": tuning(data, kind) for kind, prefix, data in every},
+        "sizes": sized(),
+        "robustness_last": robustness("last"),
         "automatic": automatic(),
         "ablation": ablation(),
         "robustness": robustness(),

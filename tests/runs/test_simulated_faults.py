@@ -123,7 +123,7 @@ def test_the_attack_is_written_down_only_if_it_is_not_the_usual_one():
     [
         ({"attack": "labels"}, "nobody is poisoned"),
         ({"attack": "labels", "poisoned": [1], "poison_scale": 3.0}, "poison_scale is 3"),
-        ({"attack": "words", "poisoned": [1]}, "choose from models, labels"),
+        ({"attack": "words", "poisoned": [1]}, "choose from labels, models"),
         ({"label_noise": 1.5}, "label_noise is 1.5"),
         ({"label_noise": 0.1, "noisy_clients": [99]}, "99"),
         ({"poisoned": [99]}, "poisoned client is 99"),
