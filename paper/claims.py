@@ -3,8 +3,8 @@
 The test is the paper's: Wilcoxon's signed-rank test of two methods' accuracies, paired by client, a client's accuracy
 being its mean over the seeds that both methods have. Over seeds there is no test: of three pairs no p is below 0.25.
 A claim is a family of tests, of all models against the methods that it is about, in all settings in which they were
-run, and Holm's correction is over the whole family: as far as clients are independent, the probability that any of its findings
-is chance is 5 % at most. They are not quite, since clients of one run share a federation and its seed: page.md says so.
+run, and Holm's correction is over the whole family: as far as clients are independent, the probability that any of its
+findings is chance is 5 % at most. They are not quite, since clients of one run share a federation: page.md says so.
 """
 
 from __future__ import annotations

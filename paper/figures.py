@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from paper import results
+from paper.automatic import counted
 from paper.outcomes import OURS, ROWS, TITLES, Row, scores_of
 from paper.published import DATA, PAPER, SETTING
 
@@ -51,14 +52,14 @@ def panels() -> None:
     """Draw the paper's twelve settings, each with every method's score: ours, with its spread over the seeds, and the
     paper's.
     """
-    rows = [row for row in ROWS if row.run != "fedamp-local"][::-1]
+    rows = [row for row in ROWS if row.run != "fedamp-local"][::-1]  # AutoAMP's at the bottom
     figure, axes = plt.subplots(3, 4, figsize=(13, 11), layout="constrained", sharey=True)
     for down, kind in enumerate(SETTING):
         for across, data in enumerate(DATA):
             _panel(axes[down, across], rows, kind, data)
-    axes[0, 0].set_yticks(range(len(rows)), [row.name for row in rows])
+    axes[0, 0].set_yticks(range(len(rows)), [row.title for row in rows])
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, title="best mean test accuracy, %", loc="outside lower center", ncols=2)
+    figure.legend(handles, labels, title="best mean test accuracy, %", loc="outside lower center", ncols=4)
     _save(figure, "panels")
 
 
@@ -67,10 +68,13 @@ def _panel(axis: Any, rows: list[Row], kind: str, data: str) -> None:
     axis.scatter(papers.values(), papers.keys(), facecolors="none", edgecolors="0.45", label="the paper's")
     found = {i: [one["best"] for one in scores_of(f"{kind}-{data}", row).values()] for i, row in enumerate(rows)}
     found = {i: best for i, best in found.items() if best}
-    if found:
-        means = [np.mean(best) for best in found.values()]
-        spreads = [np.std(best, ddof=1) if len(best) > 1 else 0.0 for best in found.values()]
-        axis.errorbar(means, list(found), xerr=spreads, fmt="o", color="C0", markersize=5, label="ours, ± sd of seeds")
+    for auto, color, label in ((False, "C0", "here, ± sd of seeds"), (True, "C3", "AutoAMP, which is ours")):
+        shown = {i: best for i, best in found.items() if (rows[i].run == "autoamp") == auto}
+        means = [np.mean(best) for best in shown.values()]
+        spreads = [np.std(best, ddof=1) if len(best) > 1 else 0.0 for best in shown.values()]
+        axis.errorbar(means, list(shown), xerr=spreads, fmt="o", color=color, markersize=5, label=label)
+    home = [i for i in found if rows[i].run == "autoamp" and rows[i].entry == counted(data, SETTING[kind])]
+    axis.scatter([np.mean(found[i]) for i in home], home, s=110, facecolors="none", edgecolors="C3", label="taken home")
     missing = len(rows) - len(found)
     note = "" if not missing else f"  ({missing} of {len(rows)} not run)"
     axis.set_title(f"{TITLES[data]}, {SETTING[kind]}{note}", fontsize=9)

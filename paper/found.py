@@ -128,5 +128,7 @@ def standing_in_words() -> str:
         )
     ]
     complete = len(found.leads) + len(found.level) + len(found.behind)
+    if not complete:
+        return "no setting is complete yet."
     of = f"{len(TWELVE)} settings" if complete == len(TWELVE) else f"{complete} complete settings"
     return f"of {of}, {listed(parts)}."

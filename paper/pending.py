@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from paper.all_tables import table
@@ -42,15 +42,20 @@ def claimed(cell: Cell) -> Iterator[bool]:
 
 
 def cells_to_run(
-    tables: Sequence[str], only: str, deadline: float, failed: Collection[Path] = frozenset()
+    tables: Sequence[str],
+    only: str,
+    deadline: float,
+    failed: Collection[Path] = frozenset(),
+    order: Callable[[list[Cell]], list[Cell]] = list,
 ) -> Iterator[Cell]:
     """Return one cell after the other that no other process has, until none is missing or the time is up.
 
-    A cell is held until the next one is asked for. Those that `failed` so far are not tried again.
+    A cell is held until the next one is asked for. Those that `failed` so far are not tried again. By default they come
+    in the tables' own order.
     """
     while time.monotonic() < deadline:
         # Looked up anew after each run: others run too, and what is tuned decides what comes after it.
-        cells = [cell for cell in missing(tables, only) if cell.path not in failed]
+        cells = order([cell for cell in missing(tables, only) if cell.path not in failed])
         if not cells:
             return
         for cell in cells:

@@ -1,6 +1,8 @@
 """Run what is missing of some tables, and keep the results in results/.
 
+    python -m paper.run --list                          # what is missing, and how long it would take
     python -m paper.run table3-emnist --data-dir DIR
+    python -m paper.run --data-dir DIR --minutes 25     # the paper's tables, what is worth most first
 
 The same command may run several times at once on one machine: each process takes runs that no other has taken. With
 `--runs DIR`, a run that was interrupted continues where it was. Without it, the run starts again, and no model is
@@ -29,7 +31,7 @@ from fedamp.runs.material import Material, load_material
 from fedamp.runs.setup import Setup, assemble
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
 from fedamp.training.trainer import Trainer
-from paper import results
+from paper import planning, results
 from paper.all_tables import NAMES
 from paper.distil import ENTRIES, distil, surroundings
 from paper.experiments import Cell
@@ -118,10 +120,14 @@ def main() -> None:
     """Run what is missing."""
     parser = _parser()
     asked = parser.parse_args()
+    if asked.list:
+        print("\n".join(planning.lines(asked.tables or planning.NAMES)))
+        return
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
     failed: set[Path] = set()
-    for cell in cells_to_run(asked.tables, asked.only, runner.deadline, failed):
+    tables, order = (asked.tables, list) if asked.tables else (planning.NAMES, planning.in_order)
+    for cell in cells_to_run(tables, asked.only, runner.deadline, failed, order):
         clock = time.monotonic()
         try:
             result = runner.play(cell)
@@ -140,11 +146,18 @@ def main() -> None:
         sys.exit(f"{len(failed)} runs failed: {', '.join(sorted(path.stem for path in failed))}")
 
 
+def _known(name: str) -> str:
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"there is no table {name!r}; choose from {', '.join(NAMES)}")
+    return name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paper.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tables", nargs="+", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
+    parser.add_argument("tables", nargs="*", type=_known, metavar="TABLE", help=", ".join(NAMES))
+    parser.add_argument("--list", action="store_true", help="only say what is missing, with minutes on an H200")
     parser.add_argument("--data-dir", type=Path, help="where the data sets are")
     parser.add_argument("--only", default="", help="beginnings of the labels to run, separated by commas; trials too")
     parser.add_argument("--runs", type=Path, help="where runs are kept until they are finished")

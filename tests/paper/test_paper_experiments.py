@@ -7,15 +7,18 @@ import pytest
 from fedamp.config import Named
 from fedamp.config.presets import preset
 from fedamp.methods import METHODS
-from paper import experiments, results
+from paper import experiments, results, sizes
 
 
 @pytest.fixture
 def chosen(tmp_path, monkeypatch):
     """Results of tuning in which 10 is the best sigma and 0.9 the best mixture."""
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    for data in ("emnist", "fmnist", "mnist"):
-        for cell in experiments.table(f"tune-{data}"):
+    for cell in experiments.table("sizes-cifar100"):
+        setting, _, size = cell.label.partition("-samples-")
+        results.write(cell.path, {"own": {"best": sizes.published("cifar100", setting) + (int(size) - 800) / 100}})
+    for name in (name for name in experiments.NAMES if name.startswith("tune")):
+        for cell in experiments.table(name):
             cell.path.parent.mkdir(exist_ok=True)
             score = 70 - abs(float(cell.label.rpartition("-")[2]) - 10)
             better = score + 1 if cell.label.startswith("fedamp") else score - 1
@@ -47,7 +50,9 @@ def test_the_paper_has_600_rounds_for_two_methods_and_90_for_the_others():
         assert (cell.patience == 40) == slow
 
 
-@pytest.mark.parametrize("name", ["tune-emnist", "ablation-emnist", "robust-fmnist"])
+@pytest.mark.parametrize(
+    "name", ["tune-emnist", "ablation-emnist", "robust-fmnist", "tune1-cifar100", "table2-cifar100"]
+)
 def test_in_a_shorter_run_alpha_falls_as_far(name, chosen):
     for cell in experiments.table(name):
         config = cell.config
@@ -60,6 +65,47 @@ def test_in_a_shorter_run_alpha_falls_as_far(name, chosen):
 def test_the_presets_have_what_validation_chose_for_w(data, method):
     knob = experiments.GRIDS[method][0]
     assert preset(f"paper/{data}-practical", method)["method"][knob] == experiments.tuned(data, method, "own")
+
+
+def test_cifar100_has_a_third_of_the_rounds_and_one_seed(chosen):
+    for kind in ("table1", "table2", "table3"):
+        cells = {cell.label: cell for cell in experiments.table(f"{kind}-cifar100")}
+        assert len(cells) == 7
+        for cell in cells.values():
+            assert (cell.config.rounds, cell.config.seed, cell.config.model.name) == (30, 0, "resnet18")
+        assert cells["fedamp-sigma-10-seed0"].config.method.parameters["alpha_every"] == 10
+        assert cells["scaffold-seed0"].patience == 13
+    auto = experiments.table("auto-cifar100")
+    assert {(cell.config.setting.name, cell.config.seed) for cell in auto} == {
+        (setting, seed) for setting in experiments.SETTING.values() for seed in (0, 100)
+    }
+
+
+def test_cifar100_has_the_size_at_which_separate_is_nearest_to_the_paper(chosen):
+    assert [sizes.chosen("cifar100", setting) for setting in experiments.SETTING.values()] == [800, 800, 800]
+    trial = results.path_of("sizes-cifar100", "iid-samples-400")
+    results.write(trial, {"own": {"best": 9.8}})  # the paper's is 9.82; 800 is as near
+    results.write(results.path_of("sizes-cifar100", "iid-samples-800"), {"own": {"best": 9.9}})
+    assert experiments.table("table1-cifar100")[0].config.setting.parameters["samples"] == 400
+    assert experiments.table("table3-cifar100")[0].config.setting.parameters["sizes"] == [800] * 3 + [400] * 2
+    trial.unlink()
+    for name in ("tune1-cifar100", "table1-cifar100"):
+        assert experiments.table(name) == []  # they wait for it
+        assert experiments.table(name, awaited=True)
+
+
+@pytest.mark.parametrize("setting", experiments.SETTING.values())
+def test_the_presets_have_the_size_that_was_chosen(setting):
+    found, whole = sizes.chosen("cifar100", setting), preset(f"paper/cifar100-{setting}", "separate")["setting"]
+    assert found is None or sizes.with_size(whole, found) == whole
+
+
+def test_the_robustness_table_has_every_trouble_for_every_method_and_seed(chosen):
+    cells = experiments.table("robust-fmnist")
+    assert len(cells) == 7 * 6 * 3
+    (flipped,) = (cell.config for cell in cells if cell.label == "flipped-autoamp-seed2")
+    assert (flipped.attack, flipped.poisoned, flipped.replies) == ("labels", (0, 10, 20, 30, 40), "any")
+    assert {cell.config.rounds for cell in cells} == {18}
 
 
 def test_what_validation_chose_is_what_the_table_runs(chosen):

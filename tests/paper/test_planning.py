@@ -1,0 +1,97 @@
+"""What is left to run, in which order, and how long it takes."""
+
+import sys
+
+import pytest
+
+from paper import estimates, experiments, pending, planning, results, run
+from paper.estimates import Measured
+
+
+def cell(name, label):
+    return next(each for each in experiments.table(name, awaited=True) if each.label == label)
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+
+
+def test_sample_passes_by_hand(empty):
+    # EMNIST practical: 10 clients of 1000, 26 of 700 and 26 of 400, ten epochs; a fifth is held out when tuning.
+    assert estimates.passes(cell("table3-emnist", "fedavg-seed0").config) == 386_000
+    assert estimates.passes(cell("tune-emnist", "fedamp-sigma-10").config) == pytest.approx(308_800)
+    assert estimates.passes(cell("table3-cifar100", "fedavg-seed0").config) == 400_000
+    assert estimates.passes(cell("table1-fmnist", "fedavg-seed0").config) == 50 * 500 * 10
+
+
+def test_what_was_never_run_has_the_documented_speed(empty):
+    assert Measured().estimate(cell("table3-cifar100", "fedavg-seed0")) == pytest.approx(30 * 400_000 / 51_000)
+    awaited = cell("table3-cifar100", f"apfl-mixture-{experiments.TO_COME}-seed0")
+    assert Measured().estimate(awaited) == pytest.approx(2 * 30 * 400_000 / 51_000)
+
+
+def test_an_estimate_is_what_the_most_similar_runs_took(empty):
+    wanted = cell("table1-fmnist", "scaffold-seed0")  # 600 rounds, and it may end early
+    seen = Measured(
+        {
+            ("scaffold", "fmnist"): [1e-3],
+            ("scaffold", "fmnist", "iid"): [1e-6, 2e-6, 9e-6],
+            ("fedavg", "fmnist", "iid"): [1.0],
+        },
+        {("scaffold", 600): [0.1, 0.5, 0.2]},
+    )
+    assert seen.estimate(wanted) == pytest.approx(0.2 * 600 * 250_000 * 2e-6)
+
+
+def test_rates_are_read_from_results(empty):
+    done = cell("table1-fmnist", "fedavg-seed0")
+    for device, seconds in ((estimates.DEVICE, 50.0), ("CPU, x86_64", 9e9)):
+        made = {
+            "description": done.config.to_dict(),
+            "device": device,
+            "seconds": seconds,
+            "own": {"curve": [1.0] * 45},
+        }
+        results.write(results.path_of("table1-fmnist", f"fedavg-{seconds}"), made)
+    seen = estimates.measured(planning.NAMES)
+    assert seen.seconds["fedavg", "fmnist", "iid"] == pytest.approx([50 / (45 * 250_000)])
+    assert seen.shares["fedavg", 90] == [0.5]
+    assert seen.estimate(done) == pytest.approx(50.0)
+
+
+def test_what_others_wait_for_comes_first_and_then_the_shortest(empty):
+    steps = planning.steps(["table1-cifar100", "sizes-cifar100", "robust-fmnist", "table3-emnist", "tune-fmnist"])
+    kinds = [step.cell.table.partition("-")[0] for step in steps if not step.waits]
+    assert kinds == sorted(kinds, key=["sizes", "tune", "table3", "robust"].index) or kinds.index("table3") > 0
+    worth = [step.order for step in steps]
+    assert worth == sorted(worth)
+    assert {step.cell.table for step in steps if step.waits} == {"table1-cifar100", "table3-emnist"}
+    # Runs in which nothing is chosen by tuning do not wait for it, and those whose size is unknown do.
+    assert all(step.waits for step in steps if step.cell.table == "table1-cifar100")
+    assert not any(step.waits for step in steps if step.cell.label == "separate-seed0" and "emnist" in step.cell.table)
+
+
+def test_without_tables_runs_come_in_the_order_of_the_list(empty):
+    ready = pending.missing(planning.NAMES)
+    assert [each.path for each in planning.in_order(ready)] == [
+        step.cell.path for step in planning.steps() if not step.waits
+    ]
+
+
+def test_the_list_is_printed_and_nothing_is_run(empty, monkeypatch, capsys):
+    monkeypatch.setattr(run, "cells_to_run", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr(sys, "argv", ["paper.run", "--list", "sizes-cifar100"])
+    run.main()
+    *lines, total, by_table = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    assert lines[0].split()[-2:] == ["sizes-cifar100", "iid-samples-200"]
+    assert total == "12 runs, 2 minutes on an NVIDIA H200; by table:"
+    assert by_table == "  sizes-cifar100: 12 runs, 2.4 minutes"
+
+
+def test_an_unknown_table_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["paper.run", "tabel3-emnist"])
+    with pytest.raises(SystemExit, match="2"):
+        run.main()
+    assert "there is no table 'tabel3-emnist'; choose from" in capsys.readouterr().err
