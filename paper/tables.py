@@ -26,6 +26,7 @@ from paper.outcomes import (
 from paper.plans import JUDGED, plan_of
 from paper.published import DATA, PAPER, SETTING
 
+NOTHING = "Not run yet."
 Place = tuple[str, str, str]  # variant, data, model: a place in the table of changes
 
 
@@ -63,7 +64,10 @@ def _taken_home(kind: str, data: str) -> str:
 def significance(table: str) -> str:
     """Return Wilcoxon's tests over clients: a client's accuracy is its mean over the seeds that both have."""
     mine = [row for row in OURS if table.startswith("table3") or row.run != "fedamp-local"]
-    lines = ["| against | " + " | ".join(row.name for row in mine) + " |", "|---|" + "---:|" * len(mine)]
+    mine = [row for row in mine if scores_of(table, row)]
+    if not mine:
+        return NOTHING
+    lines = ["| against | " + " | ".join(row.title for row in mine) + " |", "|---|" + "---:|" * len(mine)]
     for row in ROWS[: -len(OURS)]:
         cells = [gain(scores_of(table, ours), scores_of(table, row)) for ours in mine]
         lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
@@ -75,6 +79,8 @@ def tuning(data: str, kind: str = "table3") -> str:
 
     The test accuracies played no part in the choice.
     """
+    if not any(results.read_all(f"{TUNING[kind]}-{data}")):
+        return NOTHING
     lines = ["| method | knob | validation, w | validation, u | test, w | test, u |", "|---|---|" + "---:|" * 4]
     for method, (knob, values) in plan_of(data).grids.items():
         judged = JUDGED.get(method, ("own",))

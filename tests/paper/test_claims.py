@@ -108,8 +108,8 @@ def test_where_autoamp_leads_ties_and_loses(monkeypatch):
     assert standing.level == ["FMNIST practical +0.00"]
     assert standing.behind == ["EMNIST practical -1.00"]
     assert found.standing_in_words() == (
-        "of 3 complete settings, it leads in 1 (MNIST practical +1.00), is not told apart in 1 (FMNIST practical +0.00) "
-        "and is behind in 1 (EMNIST practical -1.00)."
+        "of 3 complete settings, it leads in 1 (MNIST practical +1.00), is not told apart in 1 (FMNIST practical "
+        "+0.00) and is behind in 1 (EMNIST practical -1.00)."
     )
 
 

@@ -147,6 +147,7 @@ def test_who_was_trained_as_long_is_who_a_method_is_measured_by(tmp_path):
         (["--grid", "method.sigma=1,10"], "--validation"),
         (["--grid", "method.sigma=1,-10", "--validation", "0.2"], "sigma"),
         (["--poisoned", "7"], "poisoned client is 7"),
+        (["--attack", "labels"], "nobody is poisoned"),
         (["--model", "nope"], "nope"),
         (["--batch-size", "0"], "batch_size"),
         (["--seeds", "0"], "seeds"),

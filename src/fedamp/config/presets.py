@@ -14,9 +14,9 @@ Separate comes near the paper's figure, in trials of 4 or 5 rounds with 20 clien
     iid           FMNIST 500 80.9, 81.66       EMNIST 150 56.0, 54.41
     pathological  MNIST 100 98.7, 98.73        FMNIST 200 97.3, 97.67        EMNIST 300 98.8, 99.15
 
-MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess, and so does
-CIFAR100 (practical: 1000 (500)). The self weight is the oracle's only in the practical setting, where there are groups;
-elsewhere it is uniform.
+MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess, and so does CIFAR100 (practical:
+1000 (500)), until its trials are run (paper/sizes.py). The self weight is the oracle's only in the practical setting,
+where there are groups; elsewhere it is uniform.
 
 Often only the test split of EMNIST is at hand, in which some classes are too small for all: its clients may share
 training samples, and the record says how many do. sigma and APFL's mixture, in the practical setting of the MNIST
