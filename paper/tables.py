@@ -67,7 +67,7 @@ def significance(table: str) -> str:
     mine = [row for row in mine if scores_of(table, row)]
     if not mine:
         return NOTHING
-    lines = ["| against | " + " | ".join(row.title for row in mine) + " |", "|---|" + "---:|" * len(mine)]
+    lines = ["| against | " + " | ".join(row.name for row in mine) + " |", "|---|" + "---:|" * len(mine)]
     for row in ROWS[: -len(OURS)]:
         cells = [gain(scores_of(table, ours), scores_of(table, row)) for ours in mine]
         lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
