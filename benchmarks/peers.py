@@ -1,14 +1,16 @@
-"""A round of ours against a round of PFLlib and of fluke: the same clients, model, method and minibatches.
+"""A round of ours against one of PFLlib, fluke and FL-bench: the same clients, model, method and minibatches.
 
     pip install fluke-fl
     git clone https://github.com/TsingZ0/PFLlib
-    python benchmarks/peers.py --pfllib PFLlib              # ratios, at torch's own number of threads
-    python benchmarks/peers.py --pfllib PFLlib --threads 1  # and at one thread
-    python benchmarks/peers.py --pfllib PFLlib --check      # that all do the same work, without timing
-    ... --into benchmarks/peers.md                          # writes between the page's markers
+    git clone https://github.com/KarhouTam/FL-bench
+    python benchmarks/peers.py --pfllib PFLlib --flbench FL-bench   # ratios, at torch's own number of threads
+    ... --threads 1                                                 # at one thread
+    ... --check                                                     # that all do the same work, without timing
+    ... --into benchmarks/peers.md                                  # writes between the page's markers
 
 Everybody is timed in turn in one process, after a first round that is not counted. A ratio over 1 means that ours is
-faster. Whoever is missing is left out. Nobody evaluates in what is timed. docs: benchmarks/peers.md
+faster. Whoever is missing is left out. Nobody evaluates in what is timed. What is told of it is
+in benchmarks/peers.md.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import peer_flbench
 import peer_fluke
 import peer_pfllib
 import torch
@@ -30,22 +33,33 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from fedamp.training.torch_switches import keep_freed_memory, use_threads
 
-Peers = Mapping[str, Callable[[Work], Player]]
-IN_MEMORY = ", in memory"
+REPEATS = 5
 
 
-def found_peers(pfllib: Path | None) -> dict[str, Callable[[Work], Player]]:
+@dataclass(frozen=True)
+class Peer:
+    """How a peer begins, which methods it has, and whether it is checked by itself."""
+
+    play: Callable[[Work], Player]
+    methods: Sequence[str] = METHODS
+    checked: bool = True
+
+
+def found_peers(pfllib: Path | None, flbench: Path | None) -> dict[str, Peer]:
     """Return who can take part; say in a line how to get whoever can't."""
-    peers: dict[str, Callable[[Work], Player]] = {}
-    if (why := peer_pfllib.missing(pfllib)) is None:
-        peers["PFLlib"] = peer_pfllib.PFLlib
-        peers[f"PFLlib{IN_MEMORY}"] = partial(peer_pfllib.PFLlib, in_memory=True)
-    else:
-        print(f"PFLlib: left out, {why}")
-    if (why := peer_fluke.missing()) is None:
-        peers["fluke"] = peer_fluke.Fluke
-    else:
-        print(f"fluke: left out, {why}")
+    peers, why = {}, {"PFLlib": peer_pfllib.missing(pfllib)}
+    if why["PFLlib"] is None:
+        peers["PFLlib"] = Peer(peer_pfllib.PFLlib)
+        peers["PFLlib, in memory"] = Peer(partial(peer_pfllib.PFLlib, in_memory=True), checked=False)
+    why["fluke"] = peer_fluke.missing()
+    if why["fluke"] is None:
+        peers["fluke"] = Peer(peer_fluke.Fluke)
+    why["FL-bench"] = peer_flbench.missing(flbench)
+    if why["FL-bench"] is None:
+        peers["FL-bench"] = Peer(peer_flbench.FLbench, peer_flbench.METHODS)
+    for name, reason in why.items():
+        if reason is not None:
+            print(f"{name}: left out, {reason}")
     return peers
 
 
@@ -66,13 +80,13 @@ def counted(player: Player) -> tuple[int, int]:
     return len(steps), sum(samples)
 
 
-def apart(work: Work, peer: Callable[[Work], Player], rounds: int = 2) -> float:
+def apart(work: Work, play: Callable[[Work], Player], rounds: int = 2) -> float:
     """Return how far a peer's models are from ours after some rounds with our minibatches, in float64.
 
     The largest difference of a parameter, in terms of the largest way that a parameter of ours has gone.
     """
     work = in_float64(work)
-    ours, theirs = Ours(work), peer(work)
+    ours, theirs = Ours(work), play(work)
     for _ in range(rounds):
         theirs.follow(ours.batches())
         ours.round()
@@ -81,7 +95,7 @@ def apart(work: Work, peer: Callable[[Work], Player], rounds: int = 2) -> float:
     return float((theirs.models() - ours.models()).abs().max() / gone)
 
 
-def checks(peers: Peers, cases: Sequence[str]) -> Iterator[str]:
+def checks(peers: Mapping[str, Peer], cases: Sequence[str]) -> Iterator[str]:
     """Return the table of what was checked, line by line."""
     yield "| a round, 20 clients | method | peer | steps: ours, peer's | samples: ours, peer's | models apart |"
     yield "|---|---|---|---:|---:|---:|"
@@ -91,14 +105,14 @@ def checks(peers: Peers, cases: Sequence[str]) -> Iterator[str]:
             work = replace(same, method=method, lam=lam)
             what = method if lam else f"{method}, lambda = 0"
             for name, peer in peers.items():
-                if name.endswith(IN_MEMORY):  # which follows the same minibatches
+                if not peer.checked or method not in peer.methods:
                     continue
-                steps, samples = counted(peer(work))
+                steps, samples = counted(peer.play(work))
                 numbers = f"{work.num_steps}, {steps} | {work.num_samples}, {samples}"
-                yield f"| {case} | {what} | {name} | {numbers} | {apart(work, peer):.0e} |"
+                yield f"| {case} | {what} | {name} | {numbers} | {apart(work, peer.play):.0e} |"
 
 
-def times(peers: Peers, cases: Sequence[str]) -> Iterator[str]:
+def times(peers: Mapping[str, Peer], cases: Sequence[str]) -> Iterator[str]:
     """Return the table of ratios, line by line."""
     yield "| a round, 20 clients | method | ours | " + " | ".join(f"{name} / ours" for name in peers) + " |"
     yield "|---|---|---|" + "---:|" * len(peers)
@@ -106,10 +120,10 @@ def times(peers: Peers, cases: Sequence[str]) -> Iterator[str]:
         for method in METHODS:
             work = replace(CASES[case](), method=method)
             ours = Ours(work)
-            players: dict[str, Player] = {name: peer(work) for name, peer in peers.items()}
-            found = ratios({name: player.round for name, player in (players | {"ours": ours}).items()}, work.repeats)
+            rounds = {name: peer.play(work).round for name, peer in peers.items() if method in peer.methods}
+            found = ratios({**rounds, "ours": ours.round}, REPEATS)
             way = f"{ours.choice.engine}, {ours.choice.threads} thread{'s' * (ours.choice.threads > 1)}"
-            cells = [median_and_range(found[name]).strip() for name in peers]
+            cells = [" ".join(median_and_range(found[name]).split()) if name in found else "-" for name in peers]
             yield f"| {case} | {method} | {way} | " + " | ".join(cells) + " |"
 
 
@@ -124,12 +138,13 @@ def write(lines: list[str], page: Path, marker: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pfllib", type=Path, help="the folder of PFLlib")
+    parser.add_argument("--flbench", type=Path, help="the folder of FL-bench")
     parser.add_argument("--threads", type=int, help="of torch, for everybody; as many as torch takes if left out")
     parser.add_argument("--case", choices=list(CASES), action="append", help="only this one (not with --into)")
     parser.add_argument("--check", action="store_true", help="check that all do the same work instead of timing it")
     parser.add_argument("--into", type=Path, help="a page with the markers to write between")
     asked = parser.parse_args()
-    peers = found_peers(asked.pfllib)
+    peers = found_peers(asked.pfllib, asked.flbench)
     if not peers:
         return
     keep_freed_memory()
@@ -140,10 +155,7 @@ def main() -> None:
         else:
             marker = "one thread" if asked.threads == 1 else "all threads"
             many = f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)} at the most"
-            lines += [
-                f"torch {torch.__version__}, {many}; median (lowest to highest) of 5, of the largest model 3.",
-                "",
-            ]
+            lines += [f"torch {torch.__version__}, {many}; median (lowest to highest) of {REPEATS} rounds.", ""]
             print(lines[0])
             table = times(peers, asked.case or list(CASES))
         for line in table:

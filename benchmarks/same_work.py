@@ -42,7 +42,6 @@ class Work:
     batch: int
     method: str = METHODS[0]
     lam: float = LAM
-    repeats: int = 5  # rounds that are timed
 
     def samples(self) -> list[tuple[Tensor, Tensor]]:
         """Return each client's own inputs and targets."""
@@ -150,7 +149,7 @@ def pictures() -> Work:
         (torch.rand(each, 1, 28, 28, generator=g), torch.randint(CLASSES, (each,), generator=g))
         for _ in range(NUM_CLIENTS)
     ]
-    return Work(Clients.of(pairs), models.build(cnn_without_padding, (1, 28, 28), CLASSES, 0), batch=20, repeats=3)
+    return Work(Clients.of(pairs), models.build(cnn_without_padding, (1, 28, 28), CLASSES, 0), batch=20)
 
 
 def cnn_without_padding(input_shape: Sequence[int], num_outputs: int) -> nn.Module:

@@ -116,19 +116,32 @@ def test_loaders_for_fluke_hold_the_same_samples(peers, work, monkeypatch):
         assert settings["batch_size"] == 4
 
 
+def test_the_pool_for_flbench_is_the_same_and_stays_as_it_is(peers, work, monkeypatch):
+    flbench, made = importlib.import_module("peer_flbench"), SimpleNamespace(BaseDataset=lambda **given: given)
+    monkeypatch.setattr(flbench.importlib, "import_module", lambda name: made)
+    assert flbench.dataset(work)["data"] is work.clients.x
+    assert flbench.dataset(work)["targets"] is work.clients.y
+    work.clients.x[0, 0] = 2.0
+    with pytest.raises(ValueError, match="is above 1"):
+        flbench.dataset(work)
+
+
 def test_who_is_missing_is_told_in_a_line_and_the_rest_goes_on(peers, work, monkeypatch, capsys, tmp_path):
-    for name in ("fluke", "flcore"):
+    for name in ("fluke", "flcore", "src.server"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert peers.found_peers(tmp_path) == {}
+    assert peers.found_peers(tmp_path, None) == {}
     told = capsys.readouterr().out.splitlines()
-    assert [line.split(": left out")[0] for line in told] == ["PFLlib", "fluke"]
+    assert [line.split(": left out")[0] for line in told] == ["PFLlib", "fluke", "FL-bench"]
     assert str(tmp_path) in told[0]
     assert "git clone" in told[0]
     assert "pip install fluke-fl" in told[1]
+    assert "--flbench" in told[2]
     monkeypatch.setattr(peers, "CASES", {"small": lambda: work})
     monkeypatch.setattr(peers, "METHODS", ("FedAvg",))
-    *_, row = peers.times({"plain": Plain}, ["small"])
+    others = {"plain": peers.Peer(Plain), "another": peers.Peer(Plain, methods=())}
+    *_, row = peers.times(others, ["small"])
     assert row.startswith("| small | FedAvg | stacked, 1 thread |")
+    assert row.endswith(") | - |")
 
 
 def test_a_table_is_written_between_its_own_markers(peers, tmp_path):
