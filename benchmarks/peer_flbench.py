@@ -97,9 +97,7 @@ class Given:
 def dataset(work: Work) -> Any:
     """Return the pool of all clients' samples as FL-bench's own dataset, without transforms."""
     if float(work.clients.x.max()) > 1:
-        raise ValueError(
-            "FL-bench divides inputs by 255 if one is above 1; expected inputs up to 1, which it keeps"
-        )
+        raise ValueError("FL-bench divides inputs by 255 if one is above 1; expected inputs up to 1, which it keeps")
     base = importlib.import_module("data.utils.datasets").BaseDataset
     return base(data=work.clients.x, targets=work.clients.y, classes=list(range(CLASSES)))
 
