@@ -7,6 +7,7 @@ beside it. Here a mask is a counter hash, the same whether clients train one by 
 import contextlib
 import math
 import random
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -91,7 +92,7 @@ class CoordinateDropout(TorchFunctionMode):
             x, p, training, inplace = _arguments(*args, **kwargs)
             features = 1 if x.ndim == _CHANNELS[func] else 2
             return _result(x, self._drop(x, p, features) if training and p > 0 else x, inplace)
-        if func is F.scaled_dot_product_attention:
+        if func is _ATTEND:
             return self._attend(*args, **kwargs)
         if func is F.multi_head_attention_forward:
             with self._inside():
@@ -100,14 +101,20 @@ class CoordinateDropout(TorchFunctionMode):
 
     @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
-        """Reach the dropout inside a torch function, where this mode is switched off."""
-        plain, attend = F.dropout, F.scaled_dot_product_attention
-        F.dropout = lambda input, p=0.5, training=True, inplace=False: self._plain(input, p, training, inplace)
-        F.scaled_dot_product_attention = self._attend
+        """Reach the dropout inside a torch function, where this mode is switched off.
+
+        The functions are swapped for all threads, but only those that are inside too get masks from them.
+        """
+        with _swapping:
+            _inside_now[threading.get_ident()] = self
+            F.dropout, F.scaled_dot_product_attention = _dropout_inside, _attention_inside
         try:
             yield
         finally:
-            F.dropout, F.scaled_dot_product_attention = plain, attend
+            with _swapping:
+                del _inside_now[threading.get_ident()]
+                if not _inside_now:
+                    F.dropout, F.scaled_dot_product_attention = _DROPOUT, _ATTEND
 
     def _attend(
         self,
@@ -136,7 +143,21 @@ class CoordinateDropout(TorchFunctionMode):
         return self._drop(torch.softmax(scores, -1), dropout_p) @ value
 
 
-_ATTEND = F.scaled_dot_product_attention
+_DROPOUT, _ATTEND = F.dropout, F.scaled_dot_product_attention
+_swapping = threading.Lock()
+_inside_now: dict[int, CoordinateDropout] = {}  # by thread
+
+
+def _dropout_inside(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    mode = _inside_now.get(threading.get_ident())
+    return _DROPOUT(input, p, training, inplace) if mode is None else mode._plain(input, p, training, inplace)
+
+
+def _attention_inside(*args: Any, **kwargs: Any) -> Tensor:
+    mode = _inside_now.get(threading.get_ident())
+    return _ATTEND(*args, **kwargs) if mode is None else mode._attend(*args, **kwargs)
+
+
 _PLAIN = {F.dropout, torch.dropout, torch.dropout_}
 # The number of axes at which the first axis is the channel; else the first two are batch and channel.
 _CHANNELS: dict[Any, int] = {F.dropout1d: 2, F.dropout2d: 0, F.dropout3d: 4, torch.feature_dropout: 0}

@@ -1,5 +1,7 @@
 """An nn.Module as a function of one flat row: (params, buffers, x) -> (output, buffers after)."""
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Mapping
@@ -125,11 +127,11 @@ class FlatModel:
         """Return rows `(n, d)` as the module's named parameters, `(n, ...)`; one row `(d,)` likewise."""
         return _cut(params, self._params)
 
-    def at(self, named: Mapping[str, Tensor], buffers: Tensor, x: Tensor, training: bool) -> Tensor:
-        """Return the module's output at named parameters: their gradients then need not be joined into rows."""
+    def at(self, named: Mapping[str, Tensor], buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
+        """Do the same at named parameters: how their gradients are joined into rows, if at all, is the caller's."""
         self._modes.set(training)
         with self._untouched.kept():
-            return self._pass_at(named, buffers, x)[0]
+            return self._pass_at(named, buffers, x)
 
     def leaving_traces(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Do the same, but keep whatever the module writes: to see what it does when left to itself."""
@@ -145,6 +147,17 @@ class FlatModel:
         # functional_call writes back what the pass put in the place of a buffer.
         after = [values[name].to(buffers.dtype).reshape(-1) for name in self._buffers]
         return output, torch.cat(after) if after else buffers
+
+    def twin(self) -> FlatModel:
+        """Return a model for another thread: the same function, in a module of its own. Values are shared, not copied.
+
+        A pass puts a row's values into the module, so that no two threads can use one.
+        """
+        twin = copy.copy(self)
+        values = [*self.module.parameters(), *self.module.buffers()]
+        twin.module = copy.deepcopy(self.module, {id(value): value for value in values})
+        twin._modes, twin._untouched, twin._stacked = self._modes.of_copy(twin.module), Untouched(twin.module), None
+        return twin
 
     def fresh(self) -> nn.Module:
         """Return a copy of the module as it was given, to try things with."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from torch import nn
 
 
@@ -23,6 +25,12 @@ class Modes:
         if training != self._now:
             self.set_copy(self._module, training)
             self._now = training
+
+    def of_copy(self, module: nn.Module) -> Modes:
+        """Return the same for a copy of the module, whatever mode that is in."""
+        modes = copy.copy(self)
+        modes._module, modes._now = module, None
+        return modes
 
     def set_copy(self, module: nn.Module, training: bool) -> None:
         """Make a copy of the module ready for a pass."""

@@ -39,6 +39,7 @@ class Facts:
     engine: str | None = None  # "stacked", "loop" or "federation"
     engine_why: str | None = None
     threads: int | None = None
+    workers: int | None = None  # clients that trained side by side, each by one thread, where they did not all at once
     processes: int | None = None  # that played the run together; None: it was one
     precision: str | None = None  # as used: "fp32", "tf32" or "bf16"
     compiled: bool | None = None

@@ -73,11 +73,14 @@ class Setup:
 
     def as_before(self, way: Mapping[str, Any]) -> Setup:
         """Return the same with the way of training that a checkpoint was made with: the last digits depend on it."""
-        trainer = self.trainer.changed(engine=way["engine"], chunk=way["chunk"])
-        # With another number of processes the cores are shared otherwise: the threads are those of now.
-        threads = way["threads"] if way.get("processes", 1) == self.shard.processes else self.choice.threads
-        choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads)
-        facts = replace(self.facts, engine=choice.engine, threads=choice.threads)
+        # With another number of processes the cores are shared otherwise: threads and workers are those of now. A
+        # checkpoint of an earlier version has no workers: its clients had all threads, one after another.
+        as_many = way.get("processes", 1) == self.shard.processes
+        threads = way["threads"] if as_many else self.choice.threads
+        workers = way.get("workers", 1) if as_many else self.choice.workers
+        trainer = self.trainer.changed(engine=way["engine"], chunk=way["chunk"], workers=workers)
+        choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads, workers=workers)
+        facts = replace(self.facts, engine=choice.engine, threads=choice.threads, workers=choice.workers)
         return replace(self, trainer=trainer, choice=choice, facts=facts)
 
     def writing_to(self, folder: Path | None) -> Setup:
@@ -91,6 +94,7 @@ class Setup:
             "engine": self.choice.engine,
             "chunk": self.trainer.chunks.size,
             "threads": self.choice.threads,
+            "workers": self.choice.workers,
             "device": self.store.device.type,
             **({} if self.shard.team is None else {"processes": self.shard.processes}),
         }
@@ -130,7 +134,7 @@ def assemble(
     safe = protection(config, method, trainer, clients, w, names, _presence(config, len(clients)))
     if safe is not None:
         trainer = trainer.changed(privacy=safe.privacy)
-    trainer, choice = _way_of_training(config, trainer, clients, w)
+    trainer, choice = _way_of_training(config, trainer, clients, w, 1 if us is None else us.size)
     doubts = method.doubts(trainer.local(clients, 1))
     beside = config.alone and not isinstance(method, Separate)  # which is that model itself
     played = AloneBeside(method) if beside else method
@@ -259,12 +263,14 @@ def _trainer(
         return Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
 
 
-def _way_of_training(config: RunConfig, trainer: Trainer, clients: Clients, w: Rows) -> tuple[Trainer, Choice]:
+def _way_of_training(
+    config: RunConfig, trainer: Trainer, clients: Clients, w: Rows, processes: int
+) -> tuple[Trainer, Choice]:
     """Return the trainer for all at once or for one at a time, and why."""
     flat, device = trainer.model, clients.x.device
     with own_stream(config.seed, device):
-        choice = choose_engine(config.engine, trainer, clients, w)
-    trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk)
+        choice = choose_engine(config.engine, trainer, clients, w, processes)
+    trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk, workers=choice.workers)
     pays = config.compile == "auto" and compile_pays(trainer, clients, config.rounds)
     if config.compile == "on" and device.type != "cuda":
         raise UserError(f"compile is on, but it is for GPUs, and this is {device.type}; leave it out")
@@ -302,6 +308,7 @@ def _facts(
         engine=choice.engine,
         engine_why=choice.why,
         threads=choice.threads,
+        workers=choice.workers,
         precision=trainer.config.precision,
         compiled=trainer.model.compiled,
         device=str(clients.x.device),

@@ -20,6 +20,7 @@ class TrainingConfig:
     seed: int = 0  # of minibatches, dropout masks and a model's other randomness
     task: Task = CLASSIFICATION
     engine: str = "loop"  # one client after another, or "stacked": all at once
+    workers: int = 1  # clients that are trained side by side, each by one thread, where it is one after another
     chunk: int = ALL_AT_ONCE  # clients that are stacked at once, at most
     precision: str = "fp32"  # or "tf32", "bf16": see the module `precision`
     draws_when_scored: bool = False  # the module draws random numbers in eval mode too

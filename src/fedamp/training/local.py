@@ -10,7 +10,7 @@ import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedamp import seeds
 from fedamp.data.clients import Clients
-from fedamp.methods.base import proximal
+from fedamp.methods.base import descent, proximal
 from fedamp.models import columns
 from fedamp.models.dropout import dropout_key
 from fedamp.privacy.events import Spending
@@ -32,7 +32,7 @@ from fedamp.training.precision import use_precision
 from fedamp.training.private import parts
 from fedamp.training.private.losses import private_loss
 from fedamp.training.private.streams import Streams
-from fedamp.training.private.walk import PrivateWalk
+from fedamp.training.private.walk import Account
 
 if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
@@ -230,7 +230,8 @@ class LocalTraining(ABC):
             context, pull = _split_pull(context, self.lr)
         with use_precision(self.config.precision, self.clients.x.device):
             if isinstance(start, Rows):
-                return self._run({"": start}, _single(direction), context, pull)[""]
+                known = PLAIN if direction is descent else PROXIMAL if direction is proximal else None
+                return self._run({"": start}, known or _single(direction), context, pull)[""]
             return self._run(start, direction, context, pull)
 
     @abstractmethod
@@ -259,12 +260,12 @@ class LocalTraining(ABC):
         seed = self.config.seed if privacy is None or privacy.secret is None else privacy.secret
         return Streams(seed, (self.k, self.release), self.clients.x.device)
 
-    def take_account(self, walk: PrivateWalk) -> None:
-        """Write down what a walk has spent, and what its noise has done."""
-        for place, i in enumerate(walk.who):
-            self.spent[i].update(walk.spent[place])
-        for name, found in walk.variances.items():
-            self.variances.setdefault(name, found.new_zeros(len(self.clients)))[walk.who] = found
+    def take_account(self, who: Sequence[int], account: Account) -> None:
+        """Write down what the walk of the clients at positions `who` has spent, and what its noise has done."""
+        for i, spent in zip(who, account.spent, strict=True):
+            self.spent[i].update(spent)
+        for name, found in account.variances.items():
+            self.variances.setdefault(name, found.new_zeros(len(self.clients)))[list(who)] = found
 
     @property
     def when(self) -> tuple[int, ...]:
@@ -303,6 +304,10 @@ def _single(direction: Any) -> Any:
         return {"": direction(rows[""], grad, **context)}
 
     return directions
+
+
+PLAIN, PROXIMAL = _single(descent), _single(proximal)
+"""The two directions that a way of training knows: it may compute them in memory that it uses again."""
 
 
 def _split_pull(context: Mapping[str, Tensor], lr: float) -> tuple[dict[str, Tensor], Pull | None]:

@@ -1,43 +1,124 @@
-"""Local training of one client after another, each as a stack of height one: exactly the path that a silo runs."""
+"""Local training of one client at a time, each as a stack of height one: exactly the path that a silo runs.
+
+On a CPU several workers may do so side by side (`side_workers`), each with another client.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fedamp import seeds
-from fedamp.models.dropout import CoordinateDropout, own_stream
+from fedamp.models.dropout import CoordinateDropout, own_stream, streams
 from fedamp.rows import Rows
-from fedamp.training.local import LocalTraining, part_of
+from fedamp.training.local import PLAIN, PROXIMAL, LocalTraining, part_of
 from fedamp.training.optimizers import Pull
-from fedamp.training.private.walk import PrivateWalk
+from fedamp.training.precision import use_precision
+from fedamp.training.private.walk import Account, PrivateWalk
+from fedamp.training.side_workers import Desk, Stopped, side_by_side
+
+if TYPE_CHECKING:
+    from fedamp.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all clients do in a pass, and where their rows end."""
+
+    start: Mapping[str, Rows]
+    directions: Any
+    context: Mapping[str, Tensor]
+    pull: Pull | None
+    params: Mapping[str, Tensor]  # (n, d) by entry: a walk takes its steps where its result will be
+
+
+@dataclass(frozen=True)
+class _Walked:
+    """What is left of one client's walk, besides its parameters."""
+
+    buffers: Mapping[str, Tensor]  # (1, b) by entry
+    losses: Mapping[str, Tensor]  # (1,)
+    account: Account | None
 
 
 class LocalLoop(LocalTraining):
-    """Local training of n clients in one round, one client after another."""
+    """Local training of n clients in one round, one client at a time."""
+
+    stop: Event | None = None  # of a worker: whether its work is still wanted
 
     def _run(
         self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
     ) -> dict[str, Rows]:
-        ended: dict[str, list[Rows]] = {name: [] for name in start}
-        losses: dict[str, list[Tensor]] = {}
+        params = {name: rows.params.new_empty(rows.params.shape) for name, rows in start.items()}
+        work = _Work(start, directions, context, pull, params)
+        walked = self._side_by_side(work) or self._one_by_one(work)
+        if self.config.privacy is not None:
+            for i, one in enumerate(walked):
+                assert one.account is not None
+                self.take_account([i], one.account)
+        self.losses.update({name: torch.cat([one.losses[name] for one in walked]) for name in walked[0].losses})
+        return {name: Rows(params[name], torch.cat([one.buffers[name] for one in walked])) for name in start}
+
+    def _one_by_one(self, work: _Work) -> list[_Walked]:
+        """Let one client after another walk, each with random streams of its own."""
+        desk, walked = Desk(), []
         for i in range(len(self.clients)):
-            one = slice(i, i + 1)
-            own = {name: rows[one] for name, rows in start.items()}
-            walk = _Walk(self, i, own) if self.config.privacy is None else self._private_walk(i, own)
             with own_stream(self._other_randomness(i), self.clients.x.device):
-                walk.go(directions, {name: rows[one] for name, rows in context.items()}, pull and pull[one])
-            if isinstance(walk, PrivateWalk):
-                self.take_account(walk)
-            for name in start:
-                ended[name].append(Rows(walk.params[name], walk.buffers[name]))
-            for name, mean in walk.mean_losses().items():
-                losses.setdefault(name, []).append(mean)
-        self.losses.update({name: torch.cat(values) for name, values in losses.items()})
-        return {name: Rows.cat(parts) for name, parts in ended.items()}
+                walked.append(self._walk(work, desk, i))
+        return walked
+
+    def _side_by_side(self, work: _Work) -> list[_Walked] | None:
+        """Let clients walk side by side, the largest first; None if they can't.
+
+        They can't if a walk draws from a global stream of random numbers: no two can have their own at the same time.
+        """
+        device, workers = self.clients.x.device, min(self.config.workers, len(self.clients))
+        if workers == 1 or self.trainer.one_at_a_time:
+            return None
+        walked, stop = dict[int, _Walked](), Event()
+
+        def worker(trainer: Trainer) -> Any:
+            mine, desk = copy.copy(self), Desk()
+            mine.trainer, mine.stop = trainer, stop
+
+            def walk(i: int) -> None:
+                with use_precision(self.config.precision, device):
+                    walked[i] = mine._walk(work, desk, i)
+
+            return walk
+
+        samples = [self.config.batching.samples(self.size(i)) for i in range(len(self.clients))]
+        jobs = sorted(range(len(samples)), key=lambda i: -samples[i])
+        with own_stream(self.config.seed, device):
+            before = streams(device)
+            side_by_side(jobs, [worker(trainer) for trainer in self.trainer.twins(workers)], stop)
+            if streams(device) != before:
+                self.trainer.one_at_a_time = True
+                return None
+        return [walked[i] for i in range(len(self.clients))]
+
+    def _walk(self, work: _Work, desk: Desk, i: int) -> _Walked:
+        """Let one client take all of its steps."""
+        one, own = slice(i, i + 1), {}
+        for name, rows in work.start.items():
+            own[name] = Rows(work.params[name][one].copy_(rows.params[one]), rows.buffers[one])
+        walk = _Walk(self, i, own, desk) if self.config.privacy is None else PrivateWalk(self, [i], own)
+        context = {name: rows[one] for name, rows in work.context.items()}
+        walk.go(work.directions, context, work.pull and work.pull[one])
+        return _Walked(walk.buffers, walk.mean_losses(), walk.account if isinstance(walk, PrivateWalk) else None)
+
+    def step(self, w: Tensor, move: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None) -> None:
+        """Take a step, if it is still wanted."""
+        if self.stop is not None and self.stop.is_set():
+            raise Stopped
+        super().step(w, move, moments, t, pull)
 
     def _other_randomness(self, i: int) -> int:
         number = self.clients.numbers[i]
@@ -45,26 +126,28 @@ class LocalLoop(LocalTraining):
             return self.streams.other(number)
         return seeds.number(self.config.seed, "other randomness", number, *self.when)
 
-    def _private_walk(self, i: int, start: Mapping[str, Rows]) -> PrivateWalk:
-        """Return a private walk of one client, on a copy of its rows: steps write to them."""
-        return PrivateWalk(self, [i], {name: Rows(rows.params.clone(), rows.buffers) for name, rows in start.items()})
-
 
 class _Walk:
-    """One client's way through its minibatches."""
+    """One client's way through its minibatches, on rows of its own."""
 
-    def __init__(self, local: LocalLoop, i: int, start: Mapping[str, Rows]) -> None:
-        self.local, self.i = local, i
+    def __init__(self, local: LocalLoop, i: int, own: Mapping[str, Rows], desk: Desk) -> None:
+        self.local, self.i, self.desk = local, i, desk
         self.model, self.config = local.trainer.model, local.config
-        self.params = {name: rows.params.clone() for name, rows in start.items()}
-        self.buffers = {name: rows.buffers for name, rows in start.items()}
-        self.moments = {name: self.config.optimizer.init(params) for name, params in self.params.items()}
+        self.params = {name: rows.params for name, rows in own.items()}
+        self.buffers = {name: rows.buffers for name, rows in own.items()}
+        count = self.config.optimizer.num_moments
+        self.moments = {
+            name: tuple(desk.like(params, f"moment {j} of {name}").zero_() for j in range(count))
+            for name, params in self.params.items()
+        }
         self.key = local.dropout_key(i).to(local.clients.x.device)
         self.losses: dict[str, list[Tensor]] = {}
 
     def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
-        clients = self.local.clients
+        clients, self.spare = self.local.clients, directions in (PLAIN, PROXIMAL)
+        if directions is PROXIMAL:
+            directions = partial(_proximal, self.desk)
         for t, batch in enumerate(self.local.batches(self.i), start=1):
             self.t = t
             self.x, self.y = clients.samples(batch)
@@ -78,14 +161,28 @@ class _Walk:
         return {name: torch.stack(values).mean()[None] for name, values in self.losses.items()}
 
     def grad(self, point: Tensor, of: str = "", part: tuple[int, int] = (1, 1)) -> Tensor:
-        """Return the gradient at a point `(1, d)` on the current minibatch; see `methods.base.Grad`."""
-        flat, here = point[0].detach().requires_grad_(True), part_of(len(self.y), part)
+        """Return the gradient at a point `(1, d)` on the current minibatch; see `methods.base.Grad`.
+
+        The parameters are leaves of their own, so that nothing has to pass through a graph of how the row was cut.
+        """
+        point, here = point.detach(), part_of(len(self.y), part)
+        named = {name: value.detach().requires_grad_() for name, value in self.model.named(point[0]).items()}
         with CoordinateDropout(self.key, self.t):
             # A copy: a module may write into its input, and a method may ask for a second gradient of this minibatch.
-            output, buffers = self.model(flat, self.buffers[of][0], self.x[here].clone(), training=True)
+            output, buffers = self.model.at(named, self.buffers[of][0], self.x[here].clone(), training=True)
         weight = None if self.weight is None else self.weight[here]
-        loss = self.config.task.loss(output.to(flat.dtype), self.y[here], weight)
+        loss = self.config.task.loss(output.to(point.dtype), self.y[here], weight)
         self.buffers[of] = buffers.detach()[None]
         self.losses.setdefault(of, []).append(loss.detach())
-        (gradient,) = torch.autograd.grad(loss, flat)
-        return gradient[None]
+        gradients = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+        # A method may keep a gradient, unless its direction is known.
+        row = self.desk.like(point, "gradient") if self.spare else torch.empty_like(point)
+        torch.cat([gradient.reshape(-1) for gradient in gradients], out=row[0])
+        return row
+
+
+def _proximal(desk: Desk, rows: Mapping[str, Tensor], grad: Any, anchor: Tensor, strength: Tensor) -> dict[str, Tensor]:
+    """Return what `methods.base.proximal` does, to the bit, computed in a desk's memory: its temporary rows are large."""
+    w = rows[""]
+    apart = torch.sub(w, anchor, out=desk.like(w, "apart"))
+    return {"": grad(w).addcmul_(strength, apart)}

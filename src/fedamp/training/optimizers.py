@@ -59,8 +59,12 @@ class Optimizer:
 
     def init(self, w: Tensor) -> tuple[Tensor, ...]:
         """Return the moments to begin with, each shaped like the rows."""
-        count = 2 if self.name == "adam" else int(self.momentum > 0)
-        return tuple(torch.zeros_like(w) for _ in range(count))
+        return tuple(torch.zeros_like(w) for _ in range(self.num_moments))
+
+    @property
+    def num_moments(self) -> int:
+        """How many moments there are for each parameter."""
+        return 2 if self.name == "adam" else int(self.momentum > 0)
 
     def step(self, w: Tensor, direction: Tensor, moments: tuple[Tensor, ...], t: int, pull: Pull | None = None) -> None:
         """Take step t (from 1) against the direction; `w` and the moments are changed in place."""

@@ -1,9 +1,11 @@
 """Which way to train: all clients at once, or one at a time. By a stated rule, not by the clock."""
 
+import contextlib
 import re
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 from fedamp.training.batches import Batching
 from fedamp.training.evaluate import outputs
+from fedamp.training.side_workers import workers_for
 from fedamp.training.stacked.same_as_loop import same_as_loop
 from fedamp.training.trainer import Trainer
 
@@ -55,16 +58,30 @@ class Choice:
     threads: int  # of torch on the CPU
     why: str
     warning: str | None = None
+    workers: int = 1  # clients that train side by side, each by one thread, where they do not all train at once
 
 
-def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
+def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows, processes: int = 1) -> Choice:
     """Return how to train these clients.
 
     `auto` stacks if there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
     parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't
-    handle is looped in any case.
+    handle is looped in any case. A loop on a CPU is shared by workers (`side_workers.workers_for`).
+
+    `processes` share the clients; each has as many cores as torch has threads here.
     """
     checks.one_of("engine", requested, ENGINES)
+    choice = _stacked_or_loop(requested, trainer, clients, w)
+    if choice.engine == "stacked" or clients.x.device.type != "cpu" or choice.threads == 1:
+        return choice
+    work = [trainer.config.batching.samples(len(positions)) for positions in clients.train]
+    workers = workers_for(work, processes * choice.threads, processes * choice.chunk) // processes
+    if workers > 1 and _draws(trainer, clients, w):
+        return replace(choice, why=f"{choice.why}; it draws from a global stream of random numbers: one at a time")
+    return replace(choice, workers=max(1, workers))
+
+
+def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
     device, num_params = clients.x.device, trainer.model.num_params
     chunk = max(1, STACK_VALUES // num_params)
     threads = 1 if device.type == "cpu" and num_params <= SMALL else torch.get_num_threads()
@@ -134,6 +151,34 @@ def _chunk_for_memory(trainer: Trainer, clients: Clients, w: Rows) -> int:
 
 def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
     """Return why one step of two clients fails in one of the two ways, or None if it does not."""
+    probe, some, first = _two_steps(trainer, clients, w, engine=way)
+    try:
+        with warnings.catch_warnings():
+            # torch warns where an operation has no batched form and is looped inside: slower than our own loop.
+            warnings.filterwarnings("error", message=".*performance drop.*")
+            before = streams(clients.x.device)
+            ended = probe.local(some, 1).run(first, _gradient)
+            x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
+            if way == "stacked":
+                outputs(probe, ended, x, some.numbers)
+                if streams(clients.x.device) != before:
+                    return "it draws from a global stream of random numbers, once for all clients"
+                probe.model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
+    except Exception as error:  # whatever a user's module may do under vmap
+        return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
+    return None
+
+
+def _draws(trainer: Trainer, clients: Clients, w: Rows) -> bool:
+    """Return whether steps of two clients side by side draw from a global stream of random numbers."""
+    probe, some, first = _two_steps(trainer, clients, w, engine="loop", workers=2)
+    with contextlib.suppress(Exception):  # a step that fails does so in the first round, where it is told
+        probe.local(some, 1).run(first, _gradient)
+    return probe.one_at_a_time
+
+
+def _two_steps(trainer: Trainer, clients: Clients, w: Rows, **way: Any) -> tuple[Trainer, Clients, Rows]:
+    """Return what it takes to let two clients take two steps: a trainer, the clients, and their rows."""
     # A model of its own, and two steps: what a pass leaves behind in a module must not be there when the run begins.
     model = FlatModel(trainer.model.fresh())
     if not trainer.model.side_by_side:
@@ -141,23 +186,9 @@ def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
     batching = Batching(min(4, trainer.config.batching.batch_size), steps=2)
     if trainer.config.privacy is not None:  # so few samples that all of them are in every random minibatch
         batching, clients = Batching(4, steps=2), clients.training_on(tuple(mine[:4] for mine in clients.train))
-    probe = Trainer(model, replace(trainer.config, batching=batching, engine=way), trainer.events)
     two = torch.arange(min(2, len(clients)))
-    try:
-        with warnings.catch_warnings():
-            # torch warns where an operation has no batched form and is looped inside: slower than our own loop.
-            warnings.filterwarnings("error", message=".*performance drop.*")
-            some, before = clients.take(two), streams(clients.x.device)
-            ended = probe.local(some, 1).run(w[two.to(w.params.device)], _gradient)
-            x, _ = some.samples(torch.stack([positions[:1] for positions in some.train]))
-            if way == "stacked":
-                outputs(probe, ended, x, some.numbers)
-                if streams(clients.x.device) != before:
-                    return "it draws from a global stream of random numbers, once for all clients"
-                model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
-    except Exception as error:  # whatever a user's module may do under vmap
-        return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
-    return None
+    probe = Trainer(model, replace(trainer.config, batching=batching, **way), trainer.events)
+    return probe, clients.take(two), w[two.to(w.params.device)]
 
 
 def _gradient(w: Tensor, grad: object) -> Tensor:

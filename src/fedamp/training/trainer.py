@@ -32,6 +32,8 @@ class Trainer:
         self.chunks = Chunks(config.chunk)
         self.gradients = Gradients(model, config.task, self.events)
         self.sample_gradients = SampleGradients(model, config.task)
+        self.one_at_a_time = False  # whatever `config.workers` says: see `LocalLoop`
+        self._twins: list[Trainer] = []
 
     @property
     def task(self) -> Task:
@@ -45,6 +47,12 @@ class Trainer:
     def changed(self, **settings: Any) -> Trainer:
         """Return a trainer of the same model with other settings; the two share their events, and nothing recorded."""
         return Trainer(self.model, replace(self.config, **settings), self.events)
+
+    def twins(self, count: int) -> list[Trainer]:
+        """Return so many trainers that can work at the same time: each has a module of its own."""
+        while len(self._twins) < count:
+            self._twins.append(Trainer(self.model.twin(), self.config, self.events))
+        return self._twins[:count]
 
     def reusing(self, other: Trainer) -> Trainer:
         """Return this trainer with the passes that another run of the same model has compiled and recorded.

@@ -17,7 +17,8 @@ from fedamp.training.trainer import Trainer
 
 def training(trainer: Trainer, clients: Clients) -> int:
     """Return the bytes of the clients that are trained at once: moments, gradients, activations."""
-    together = min(trainer.chunks.size, len(clients)) if trainer.config.engine == "stacked" else 1
+    at_once = trainer.chunks.size if trainer.config.engine == "stacked" else trainer.config.workers
+    together = min(at_once, len(clients))
     batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
     row = trainer.model.num_params * trainer.model.dtype.itemsize
     x, _ = clients.samples(clients.train[0][:1])

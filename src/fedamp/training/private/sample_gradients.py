@@ -98,7 +98,7 @@ class SampleGradients:
     def _loss(self, t: int, training: bool, named: Named, buffers: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         """Return the loss of one sample, alone in its batch; what it does to the buffers is forgotten."""
         with CoordinateDropout(key, t):
-            output = self.model.at(named, buffers, x[None].clone(), training)
+            output, _ = self.model.at(named, buffers, x[None].clone(), training)
         return self.task.loss(output.to(self.model.dtype), y[None])
 
     def _tried(self, function: Callable[..., Any], params: Tensor, *inputs: Tensor) -> Any:

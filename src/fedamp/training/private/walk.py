@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,14 @@ from fedamp.training.private.minibatches import Minibatches, PrivatePlan
 
 if TYPE_CHECKING:
     from fedamp.training.local import LocalTraining
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a walk has cost its clients: a spending for each, and by entry what the noise has put into rows, `(n,)`."""
+
+    spent: list[Spending]
+    variances: Mapping[str, Tensor]
 
 
 class PrivateWalk:
@@ -117,6 +126,11 @@ class PrivateWalk:
         most = sampling.most_gradients(parts)
         for i in range(run.start, run.stop):
             self.spent[i][Event(self.plan.rates[i], self.z[i] / math.sqrt(most))] += 1
+
+    @property
+    def account(self) -> Account:
+        """What it has cost so far."""
+        return Account(self.spent, self.variances)
 
     def mean_losses(self) -> dict[str, Tensor]:
         """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""

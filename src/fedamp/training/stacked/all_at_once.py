@@ -39,7 +39,7 @@ class LocalStack(LocalTraining):
             chunk = (_Chunk if self.config.privacy is None else PrivateWalk)(self, who.tolist(), own)
             chunk.go(directions, {name: value[here] for name, value in context.items()}, pull and pull[here])
             if isinstance(chunk, PrivateWalk):
-                self.take_account(chunk)
+                self.take_account(chunk.who, chunk.account)
             for name in start:
                 ended[name].params[here], ended[name].buffers[here] = chunk.params[name], chunk.buffers[name]
             for name, mean in chunk.mean_losses().items():
