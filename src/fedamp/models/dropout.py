@@ -53,8 +53,7 @@ class CoordinateDropout(TorchFunctionMode):
 
     def __init__(self, key: Tensor, t: int) -> None:
         super().__init__()
-        self.key = key
-        self.step = _scramble(key[1] + t % 2**31)
+        self.key, self.t = key, t
         self.calls = 0
 
     def keep(self, shape: tuple[int, ...], p: float) -> Tensor:
@@ -63,7 +62,7 @@ class CoordinateDropout(TorchFunctionMode):
         if p >= 1:
             return torch.zeros(shape, dtype=torch.bool, device=self.key.device)
         index = torch.arange(math.prod(shape), dtype=torch.int32, device=self.key.device)
-        salt = _scramble(self.step + self.calls * 0x3C6EF372 % 2**31)
+        salt = _scramble(_scramble(self.key[1] + self.t % 2**31) + self.calls * 0x3C6EF372 % 2**31)
         hashed = _scramble(_scramble(index ^ self.key[0]) + salt) & 0x7FFFFFFF
         return (hashed >= int(p * 2**31)).reshape(shape)
 

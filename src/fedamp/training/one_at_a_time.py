@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from fedamp import seeds
 from fedamp.models.dropout import CoordinateDropout, own_stream, streams
-from fedamp.rows import Rows
+from fedamp.rows import Rows, column_blocks
 from fedamp.training.local import PLAIN, PROXIMAL, LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 from fedamp.training.precision import use_precision
@@ -26,6 +25,9 @@ from fedamp.training.side_workers import Desk, Stopped, side_by_side
 
 if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
+
+NEAR = 1 << 17
+"""Entries of a row that stay near the processor while several things are computed of them: half a MiB of float32."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ class LocalLoop(LocalTraining):
 
     def _one_by_one(self, work: _Work) -> list[_Walked]:
         """Let one client after another walk, each with random streams of its own."""
-        desk, walked = Desk(), []
+        walked = []
         for i in range(len(self.clients)):
             with own_stream(self._other_randomness(i), self.clients.x.device):
-                walked.append(self._walk(work, desk, i))
+                walked.append(self._walk(work, i))
         return walked
 
     def _side_by_side(self, work: _Work) -> list[_Walked] | None:
@@ -85,12 +87,12 @@ class LocalLoop(LocalTraining):
         walked, stop = dict[int, _Walked](), Event()
 
         def worker(trainer: Trainer) -> Any:
-            mine, desk = copy.copy(self), Desk()
+            mine = copy.copy(self)
             mine.trainer, mine.stop = trainer, stop
 
             def walk(i: int) -> None:
                 with use_precision(self.config.precision, device):
-                    walked[i] = mine._walk(work, desk, i)
+                    walked[i] = mine._walk(work, i)
 
             return walk
 
@@ -104,12 +106,13 @@ class LocalLoop(LocalTraining):
                 return None
         return [walked[i] for i in range(len(self.clients))]
 
-    def _walk(self, work: _Work, desk: Desk, i: int) -> _Walked:
+    def _walk(self, work: _Work, i: int) -> _Walked:
         """Let one client take all of its steps."""
         one, own = slice(i, i + 1), {}
         for name, rows in work.start.items():
-            own[name] = Rows(work.params[name][one].copy_(rows.params[one]), rows.buffers[one])
-        walk = _Walk(self, i, own, desk) if self.config.privacy is None else PrivateWalk(self, [i], own)
+            # `data`: autograd counts the changes of this row by itself, not those of the stack that it is part of.
+            own[name] = Rows(work.params[name][one].data.copy_(rows.params[one]), rows.buffers[one])
+        walk = _Walk(self, i, own) if self.config.privacy is None else PrivateWalk(self, [i], own)
         context = {name: rows[one] for name, rows in work.context.items()}
         walk.go(work.directions, context, work.pull and work.pull[one])
         return _Walked(walk.buffers, walk.mean_losses(), walk.account if isinstance(walk, PrivateWalk) else None)
@@ -130,14 +133,16 @@ class LocalLoop(LocalTraining):
 class _Walk:
     """One client's way through its minibatches, on rows of its own."""
 
-    def __init__(self, local: LocalLoop, i: int, own: Mapping[str, Rows], desk: Desk) -> None:
-        self.local, self.i, self.desk = local, i, desk
+    def __init__(self, local: LocalLoop, i: int, own: Mapping[str, Rows]) -> None:
+        self.local, self.i = local, i
+        # A silo's only client comes back after a long while: it does not keep the memory of a few rows until then.
+        self.desk = local.trainer.desk if len(local.clients) > 1 else Desk()
         self.model, self.config = local.trainer.model, local.config
         self.params = {name: rows.params for name, rows in own.items()}
         self.buffers = {name: rows.buffers for name, rows in own.items()}
         count = self.config.optimizer.num_moments
         self.moments = {
-            name: tuple(desk.like(params, f"moment {j} of {name}").zero_() for j in range(count))
+            name: tuple(self.desk.like(params, f"moment {j} of {name}").zero_() for j in range(count))
             for name, params in self.params.items()
         }
         self.key = local.dropout_key(i).to(local.clients.x.device)
@@ -147,7 +152,7 @@ class _Walk:
         """Take every step of the round."""
         clients, self.spare = self.local.clients, directions in (PLAIN, PROXIMAL)
         if directions is PROXIMAL:
-            directions = partial(_proximal, self.desk)
+            directions = _proximal
         for t, batch in enumerate(self.local.batches(self.i), start=1):
             self.t = t
             self.x, self.y = clients.samples(batch)
@@ -181,8 +186,10 @@ class _Walk:
         return row
 
 
-def _proximal(desk: Desk, rows: Mapping[str, Tensor], grad: Any, anchor: Tensor, strength: Tensor) -> dict[str, Tensor]:
-    """Return what `methods.base.proximal` does, to the bit, computed in a desk's memory: its temporary rows are large."""
+def _proximal(rows: Mapping[str, Tensor], grad: Any, anchor: Tensor, strength: Tensor) -> dict[str, Tensor]:
+    """Return what `methods.base.proximal` does, to the bit, in place of the gradient and without another large row."""
     w = rows[""]
-    apart = torch.sub(w, anchor, out=desk.like(w, "apart"))
-    return {"": grad(w).addcmul_(strength, apart)}
+    gradient: Tensor = grad(w)
+    for block in column_blocks(w, NEAR):
+        gradient[:, block].addcmul_(strength, w[:, block] - anchor[:, block])
+    return {"": gradient}

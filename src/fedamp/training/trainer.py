@@ -12,6 +12,7 @@ from fedamp.training.config import TrainingConfig
 from fedamp.training.local import LocalTraining
 from fedamp.training.one_at_a_time import LocalLoop
 from fedamp.training.private.sample_gradients import SampleGradients
+from fedamp.training.side_workers import Desk
 from fedamp.training.stacked.all_at_once import LocalStack
 from fedamp.training.stacked.chunks import Chunks
 from fedamp.training.stacked.gradients import Gradients
@@ -33,6 +34,7 @@ class Trainer:
         self.gradients = Gradients(model, config.task, self.events)
         self.sample_gradients = SampleGradients(model, config.task)
         self.one_at_a_time = False  # whatever `config.workers` says: see `LocalLoop`
+        self.desk = Desk()
         self._twins: list[Trainer] = []
 
     @property
