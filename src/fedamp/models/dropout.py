@@ -157,7 +157,8 @@ def _attention_inside(*args: Any, **kwargs: Any) -> Tensor:
     return _ATTEND(*args, **kwargs) if mode is None else mode._attend(*args, **kwargs)
 
 
-_PLAIN = {F.dropout, torch.dropout, torch.dropout_}
+# torch names its own function by what stands in its place: while another thread has swapped it, by that.
+_PLAIN = {_DROPOUT, _dropout_inside, torch.dropout, torch.dropout_}
 # The number of axes at which the first axis is the channel; else the first two are batch and channel.
 _CHANNELS: dict[Any, int] = {F.dropout1d: 2, F.dropout2d: 0, F.dropout3d: 4, torch.feature_dropout: 0}
 

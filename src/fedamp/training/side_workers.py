@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 DIVIDED = 0.86
-"""Share of a step's work that the threads of a kernel can divide among them, at best: the CNN at batch 100 is 1.75 times
-as fast with two threads as with one. By Amdahl's law c threads then gain at most 1 / (1 - 0.86 + 0.86 / c)."""
+"""Share of a step's work that the threads of a kernel can divide among them, at best: the CNN at batch 100 is 1.75
+times as fast with two threads as with one. By Amdahl's law c threads gain at most 1 / (1 - 0.86 + 0.86 / c)."""
 
 
 class Stopped(Exception):  # noqa: N818, it is no error
