@@ -1,17 +1,19 @@
-"""All clients at once against a plain loop, and the engine's two ways against each other, on a CPU.
+"""What `auto` chooses on a CPU against a plain loop, and the engine's two ways against each other.
 
-    python benchmarks/cpu.py
+    python benchmarks/cpu.py [--cases 0 1 2]
 
-A ratio over 1 means that all clients at once (`stacked`) is faster. `plain loop` is what a careful user would write
-(plain_loop.py), `loop` our own way of training one client after another. `auto` is what the rule chooses, and `lost`
-what the other way would have gained.
+A ratio over 1 means that ours is faster. `plain loop` is what a careful user would write (plain_loop.py), with torch's
+own number of threads. `auto` is what the rule chooses, as users get it: all clients at once (`stacked`), or a loop that
+workers share, each with one thread. `lost` is what the other way would have gained.
 """
 
+import argparse
 import statistics
 
 import torch
 from plain_loop import PlainLoop
 from side_by_side import median_and_range, ratios
+from torch import nn
 
 from fedamp import models
 from fedamp.data.clients import Clients
@@ -24,6 +26,14 @@ from fedamp.training.optimizers import Optimizer
 from fedamp.training.stacked_or_loop import choose_engine
 from fedamp.training.torch_switches import keep_freed_memory, use_threads
 from fedamp.training.trainer import Trainer
+
+
+def cnn_582k() -> nn.Module:
+    """The CNN of 582,026 parameters that other simulators of federated learning are measured with."""
+    first = [nn.Unflatten(1, (1, 28)), nn.Conv2d(1, 32, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    second = [nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    return nn.Sequential(*first, *second, nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
+
 
 # model, shape of a sample, clients, batch, steps
 CASES = [
@@ -41,6 +51,7 @@ CASES = [
     ("cnn", (28, 28), 10, 10, 2),
     ("cnn", (28, 28), 10, 100, 1),
     ("resnet18", (3, 8, 8), 4, 10, 1),
+    ("cnn 582k", (28, 28), 20, 20, 10),
 ]
 STRENGTH = 1e-4
 LR = 1e-3
@@ -49,9 +60,10 @@ LR = 1e-3
 def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) -> None:
     """Print the ratios of one case."""
     g = torch.Generator().manual_seed(0)
-    x, y = torch.rand(n * 100, *shape, generator=g), torch.randint(10, (n * 100,), generator=g)
-    clients = Clients(x, y, torch.arange(n * 100).split(100), tuple(range(n)))
-    module = models.build(models.MODELS[model], shape, 10, 0)
+    size = max(100, batch * steps)
+    x, y = torch.rand(n * size, *shape, generator=g), torch.randint(10, (n * size,), generator=g)
+    clients = Clients(x, y, torch.arange(n * size).split(size), tuple(range(n)))
+    module = cnn_582k() if model == "cnn 582k" else models.build(models.MODELS[model], shape, 10, 0)
     flat = FlatModel(module)
     first = flat.row().repeat(n)
     w = Rows(first.params.clone(), first.buffers.clone())
@@ -59,29 +71,33 @@ def compare(model: str, shape: tuple[int, ...], n: int, batch: int, steps: int) 
     choice = choose_engine("auto", trainer, clients, w)
     strength = torch.full((n, 1), STRENGTH)
 
+    trainers = {engine: trainer.changed(engine=engine, workers=choice.workers) for engine in ("loop", "stacked")}
+
     def ours(engine: str) -> None:
-        local = trainer.changed(engine=engine).local(clients, 1)
-        local.run(w, proximal, anchor=w.params, strength=strength)
+        with use_threads(choice.threads):
+            trainers[engine].local(clients, 1).run(w, proximal, anchor=w.params, strength=strength)
 
     plain = PlainLoop(module, clients, LR)
     batches = [trainer.local(clients, 1).batches(i) for i in range(n)]
     start = [list(flat.unflatten(row, first.buffers[0])[0].values()) for row in w.params]
-    ways = {"plain": lambda: plain.run(start, batches, STRENGTH), "loop": lambda: ours("loop")}
-    with use_threads(choice.threads):
-        found = ratios({**ways, "stacked": lambda: ours("stacked")}, repeats=5)
-    gain = statistics.median(found["loop"])  # of stacked over loop
-    lost = max(0.0, (1 / gain if choice.engine == "stacked" else gain) - 1)
+    other = "loop" if choice.engine == "stacked" else "stacked"
+    ways = {"plain": lambda: plain.run(start, batches, STRENGTH), other: lambda: ours(other)}
+    found = ratios({**ways, choice.engine: lambda: ours(choice.engine)}, repeats=5)
+    lost = max(0.0, 1 / statistics.median(found[other]) - 1)
     where = f"{model} {'x'.join(map(str, shape))}, {n} clients, batch {batch}"
-    plain_loop, loop = (median_and_range(found[way]) for way in ("plain", "loop"))
-    print(f"{where:42s} {plain_loop:24s} {loop:24s} {choice.engine:8s} {lost:5.0%}", flush=True)
+    plain_loop, others = (median_and_range(found[way]) for way in ("plain", other))
+    way = choice.engine if choice.workers == 1 else f"{choice.engine}, {choice.workers} workers"
+    print(f"{where:42s} {plain_loop:24s} {others:24s} {way:16s} {lost:5.0%}", flush=True)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, nargs="*", default=range(len(CASES)), help="by position, from 0")
     keep_freed_memory()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads at the most; median (lowest to highest) of 5")
-    print(f"{'local training':42s} {'plain loop / stacked':24s} {'loop / stacked':24s} {'auto':8s}  lost")
-    for case in CASES:
-        compare(*case)
+    print(f"{'local training':42s} {'plain loop / auto':24s} {'the other way / auto':24s} {'auto':16s}  lost")
+    for case in parser.parse_args().cases:
+        compare(*CASES[case])
 
 
 if __name__ == "__main__":

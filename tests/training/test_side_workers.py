@@ -142,7 +142,7 @@ def test_the_error_of_a_client_reaches_the_caller_and_ends_the_others():
     assert threading.active_count() == threads
 
 
-def test_an_interrupt_ends_all_workers_before_it_is_raised():
+def test_an_interrupt_ends_all_workers_before_it_is_raised(monkeypatch):
     stop, begun, seen = threading.Event(), threading.Event(), []
 
     def work(job: int) -> None:
@@ -155,8 +155,8 @@ def test_an_interrupt_ends_all_workers_before_it_is_raised():
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(KeyboardInterrupt):
-        monkeypatch.setattr("fedamp.training.side_workers.wait", interrupted)
+    monkeypatch.setattr("fedamp.training.side_workers.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         side_by_side(range(10), [work, work], stop)
     assert 1 <= len(seen) <= 2  # what was begun has ended, and nothing else was begun
 
