@@ -6,7 +6,8 @@ Everything here is a value: no function changes what it is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,9 +20,12 @@ BLOCK = 1 << 22
 """Entries of a column block: its float64 copy takes 32 MiB, however many parameters a model has."""
 
 
-def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
-    """Cut the columns of `(n, d)` into blocks of at most so many entries each, by default BLOCK."""
-    width = max(1, (entries or BLOCK) // max(1, len(rows)))
+def column_blocks(rows: Tensor, entries: int | None = None, of: int = 1) -> Iterator[slice]:
+    """Cut the columns of `(n, d)` into blocks of at most so many entries each, by default BLOCK.
+
+    All but the last have a multiple of `of` columns, even if that is more.
+    """
+    width = max(1, (entries or BLOCK) // max(1, len(rows)) // of) * of
     for begin in range(0, rows.shape[1], width):
         yield slice(begin, begin + width)
 
@@ -29,11 +33,27 @@ def column_blocks(rows: Tensor, entries: int | None = None) -> Iterator[slice]:
 def double_blocks(*stacks: Tensor, blocks: Iterable[slice] | None = None) -> Iterator[tuple[slice, list[Tensor]]]:
     """Yield blocks of columns, and there what each stack `(., d)` has in float64, where products are computed.
 
-    All blocks, or these.
+    All blocks, or these. What is yielded is a copy: to be changed at will, and overwritten by the next block.
     """
     there = computing_device(stacks[0])
+    rooms = [Room(there) for _ in stacks]
     for block in column_blocks(stacks[0]) if blocks is None else blocks:
-        yield block, [moved(stack[:, block], there).double() for stack in stacks]
+        parts = [moved(stack[:, block], there) for stack in stacks]
+        yield block, [room.of(part.shape).copy_(part) for room, part in zip(rooms, parts, strict=True)]
+
+
+class Room:
+    """Memory in float64 for one block after another: new pages would take longer than the products themselves."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._held = torch.empty(0, dtype=torch.float64, device=device)
+
+    def of(self, shape: Sequence[int]) -> Tensor:
+        """Return a tensor of this shape, whose values are still to be written; the last one is given up."""
+        size = math.prod(shape)
+        if size > self._held.numel():
+            self._held = self._held.new_empty(size)
+        return self._held[:size].view(shape)
 
 
 def mix(weights: Tensor, rows: Tensor) -> Tensor:
@@ -42,10 +62,11 @@ def mix(weights: Tensor, rows: Tensor) -> Tensor:
     Float64 keeps it out of TF32's reach, and makes the mean of equal float32 rows exactly that row.
     """
     weights = weights.to(computing_device(rows), torch.float64)
-    mixed = new_stack((len(weights), rows.shape[1]), rows)
+    mixed, room = new_stack((len(weights), rows.shape[1]), rows), Room(weights.device)
     work = share(column_blocks(rows), num_models=len(rows))
     for block, (part,) in double_blocks(rows, blocks=work.mine):
-        write(mixed[:, block], (weights @ part).to(rows.dtype))
+        product = torch.mm(weights, part, out=room.of((len(weights), part.shape[1])))
+        write(mixed[:, block], product if mixed.device == product.device else product.to(rows.dtype))
     return work.joined(mixed)
 
 

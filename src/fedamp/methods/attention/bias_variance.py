@@ -149,7 +149,7 @@ def _square(rows: Tensor, origin: Tensor) -> Tensor:
     """Return the squared lengths of rows seen from one origin, or each from its own, `(m,)`."""
     total = torch.zeros(len(rows), dtype=torch.float64, device=computing_device(rows))
     for _, (part, at) in double_blocks(rows, origin):
-        total += (part - at).square().sum(1)
+        total += part.sub_(at).square_().sum(1)
     return total
 
 
@@ -192,9 +192,9 @@ def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | N
     work = share(column_blocks(a))
     for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start]), blocks=work.mine):
         if at:
-            one, other = one - at[0], other - at[0]
+            one, other = one.sub_(at[0]), other.sub_(at[0])
         if shares is not None:
-            one, other = one - shares @ one, other - shares @ other
+            one, other = one.sub_(shares @ one), other.sub_(shares @ other)
         products.addmm_(one, other.T)
     return work.summed(products)
 

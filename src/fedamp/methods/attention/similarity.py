@@ -13,7 +13,7 @@ def _gram(rows: Tensor, origin: Tensor | None = None) -> Tensor:
     total = torch.zeros((len(rows), len(rows)), dtype=torch.float64, device=computing_device(rows))
     work = share(column_blocks(rows))
     for _, (part, *at) in double_blocks(rows, *([] if origin is None else [origin[None]]), blocks=work.mine):
-        seen = part - at[0] if at else part
+        seen = part.sub_(at[0]) if at else part
         total.addmm_(seen, seen.T)
     return work.summed(total).to(rows.device)
 
@@ -52,7 +52,7 @@ def noise_in_length(rows: Tensor, noise: Tensor) -> Tensor:
     """
     squares = torch.zeros((len(rows), 1), dtype=torch.float64, device=computing_device(rows))
     for _, (part,) in double_blocks(rows):
-        squares += part.square().sum(1, keepdim=True)
+        squares += part.square_().sum(1, keepdim=True)
     squares = squares.to(rows.device)
     return (1 - torch.where(squares > 0, noise / squares, 0)).clamp(min=1e-12).rsqrt()
 
