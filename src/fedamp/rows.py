@@ -16,16 +16,20 @@ from torch import Tensor
 from fedamp.ranks.blocks import share
 from fedamp.row_store import computing_device, is_everyone, moved, new_stack, taken, write
 
-BLOCK = 1 << 22
-"""Entries of a column block: its float64 copy takes 32 MiB, however many parameters a model has."""
+BLOCK = 1 << 20
+"""Entries of a column block: its float64 copy takes 8 MiB, however many parameters a model has, and stays in the caches
+of a processor while it is multiplied."""
+ON_GPU = 4
+"""Times as many entries on a GPU: it has no use for small ones, whose products take less time than to start them."""
 
 
 def column_blocks(rows: Tensor, entries: int | None = None, of: int = 1) -> Iterator[slice]:
-    """Cut the columns of `(n, d)` into blocks of at most so many entries each, by default BLOCK.
+    """Cut the columns of `(n, d)` into blocks of at most so many entries each, by default BLOCK or, on a GPU, more.
 
     All but the last have a multiple of `of` columns, even if that is more.
     """
-    width = max(1, (entries or BLOCK) // max(1, len(rows)) // of) * of
+    usual = BLOCK * (ON_GPU if computing_device(rows).type == "cuda" else 1)
+    width = max(1, (entries or usual) // max(1, len(rows)) // of) * of
     for begin in range(0, rows.shape[1], width):
         yield slice(begin, begin + width)
 

@@ -111,7 +111,7 @@ class FedAMP(MessagePassing):
 
     def collaboration_weights(self, w: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
         """Return xi of Eq. 5, or its normalised form; of E|theta_i - w_j|^2 = |w_i - w_j|^2 - s_i under noise."""
-        measured = squared_distances(w)
+        measured = squared_distances(self.compared(w))
         distances = (measured - noise).clamp(min=0)
         pairs = (measured - (noise + noise.T) / 2).clamp(min=0)  # the same seen from both sides, for their scale
         median = median_distance(pairs)

@@ -59,7 +59,7 @@ class HeurFedAMP(MessagePassing):
 
     def collaboration_weights(self, w: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Mapping[str, float]]:
         """Return xi of Eq. 9; of cos(theta_i, w_j) = cos(w_i, w_j) |w_i| / |theta_i| under noise."""
-        measured, stretch = cosines(w), noise_in_length(w, noise)
+        measured, stretch = cosines(self.compared(w)), noise_in_length(w, noise)
         cos = (measured * stretch).clamp(-1, 1)
         pairs = (measured * (stretch * stretch.T).sqrt()).clamp(-1, 1)  # the same seen from both sides, for their scale
         # Below this 1 - cos is rounding. If all models are equal, there is no scale to go by, and any sigma

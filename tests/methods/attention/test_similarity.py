@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import fedamp.rows
-from fedamp.methods.attention import cosines, median_distance, squared_distances
+from fedamp.methods.attention import cosines, median_distance, noise_in_length, squared_distances
+from fedamp.methods.attention.bias_variance import signal_and_noise
 
 
 def tensor(*values: float) -> torch.Tensor:
@@ -62,3 +63,14 @@ def test_median_over_pairs():
     assert median_distance(squared_distances(tensor(0, 1, 3, 7)[:, None])) == (9 + 16) / 2  # 1 4 9 16 36 49
     # Most pairs are equal: a scale of 0 would say nothing.
     assert median_distance(squared_distances(tensor(0, 0, 0, 0, 2)[:, None])) == 4
+
+
+def test_products_leave_the_models_as_they_are(monkeypatch):
+    """Blocks are changed in place: they must be copies, of float64 rows too."""
+    monkeypatch.setattr(fedamp.rows, "BLOCK", 20)
+    for dtype in (torch.float32, torch.float64):
+        rows = torch.randn(5, 23, dtype=dtype, generator=torch.Generator().manual_seed(3))
+        before = rows.clone()
+        squared_distances(rows), cosines(rows, rows[0]), noise_in_length(rows, torch.ones(5, 1, dtype=torch.float64))
+        signal_and_noise(rows, rows.flip(0), torch.ones(5))
+        assert torch.equal(rows, before)

@@ -17,6 +17,7 @@ from fedamp.methods.attention.similarity import (
     scale,
     squared_distances,
 )
+from fedamp.methods.attention.sketches import sketch
 from fedamp.methods.attention.weights import (
     SelfWeight,
     check_self_weight,
@@ -53,6 +54,7 @@ __all__ = [
     "rest_to_itself",
     "scale",
     "self_weights",
+    "sketch",
     "softmax_weights",
     "squared_distances",
     "uniform_weights",
