@@ -104,7 +104,9 @@ def main() -> None:
         m, d = asked.case.split(":")
         measure(int(m), int(d), asked.sketch)
         return
-    columns = f"{'server':36s} {'rate, of a large product':28s} {'plain':>6s} {'seconds':>8s} {'extra memory, of W':>19s}"
+    columns = (
+        f"{'server':36s} {'rate, of a large product':28s} {'plain':>6s} {'seconds':>8s} {'extra memory, of W':>19s}"
+    )
     print(columns, flush=True)
     for m, d in LARGE if asked.large else SMALL:
         command = [sys.executable, __file__, "--case", f"{m}:{d}", "--sketch", str(asked.sketch)]
