@@ -3,8 +3,8 @@
     python benchmarks/scale_model.py            print it
     python benchmarks/scale_model.py --write    write it into docs/scale.md
 
-Symbols: m clients, d parameters that are shared, R processes. The fit is to benchmarks/results/growth-*.json, one FedAMP
-round of 100 pictures a client on one device. The constants below the fit are assumptions, and called so.
+Symbols: m clients, d parameters that are shared, R processes. The fit is to benchmarks/results/growth-*.json: one
+FedAMP round of 100 pictures a client on one device. The constants below the fit are assumptions, and called so.
 
     server    t0 + 4 m^2 d / F + m d / B       distances and mixture, and passes over the rows
     clients   t0 + s m                         for each model; all clients have as many samples
@@ -110,7 +110,7 @@ def text() -> str:
     ]
     lines += ["", f"{CLIENTS:,} clients on {GPUS} GPUs, in a round:", ""]
     lines.append(
-        "| shared | d | a stack, GiB | a process today, GiB | rows by columns, GiB | server, s | traffic, s | clients, s |"
+        "| shared | d | stack, GiB | process today, GiB | rows by columns, GiB | server, s | traffic, s | clients, s |"
     )
     lines.append("|---|---:|---:|---:|---:|---:|---:|---:|")
     lines += [

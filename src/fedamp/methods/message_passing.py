@@ -26,7 +26,6 @@ from fedamp.methods.attention import listening, sketch
 from fedamp.methods.base import Local, Method, proximal, with_zeros
 from fedamp.rows import Message, Rows, State
 
-
 LEAST_SKETCH = 64
 """Numbers of the shortest sketch: it tells distances to within a fifth."""
 

@@ -115,5 +115,5 @@ def test_weights_come_from_sketches_if_asked_for(name):
 
 @pytest.mark.parametrize("wrong", [63, -1, 100.5, "many"])
 def test_a_sketch_has_enough_numbers_or_none(wrong):
-    with pytest.raises(UserError, match="sketch is .*; expected a whole number of 64 or more"):
+    with pytest.raises(UserError, match=r"sketch is .*; expected a whole number of 64 or more"):
         make_method("fedamp", sketch=wrong)
