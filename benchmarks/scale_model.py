@@ -25,6 +25,10 @@ PLACE = re.compile(r"(<!-- model -->\n).*?(<!-- end -->)", re.DOTALL)
 GIB, NUMBER = 2**30, 4
 STACKS = 4.1  # measured for FedAMP with --rows device: docs/many_clients.md
 
+MANY, TOLD = 256, 4 << 14  # models from which on a mixture is shared; bytes of four small messages
+HEARD = {(20, 150_010): 6_069_216, (60, 38_410): 4_703_776, (300, 9_610): 13_890_736}
+"""Bytes that the first of two processes heard in a round, counted on a CPU: torchrun --nproc-per-node 2, a perceptron."""
+
 BANDWIDTH = 50e9  # assumed: bytes a second into a process, 400 Gb/s for each GPU
 TOKEN_RATE = 300e12  # assumed: FLOP/s of a GPU in a language model's passes, bf16
 TOKENS = 100_000  # assumed: of a client in a round
@@ -76,9 +80,10 @@ def fits() -> dict[str, tuple[np.ndarray, list[tuple[dict, float, float]]]]:
 
 
 def heard(m: int, d: int, processes: int) -> float:
-    """Return the bytes that a process hears in a FedAMP round."""
+    """Return the bytes that a process hears in a FedAMP round: replies, distances, mixture and what is told besides."""
     others = 1 - 1 / processes
-    return m * (NUMBER * d + 8) * others + 8 * m**2 * processes + m * d * NUMBER * others
+    mixture = m * d * NUMBER * others if m >= MANY else 0
+    return m * (NUMBER * d + 8) * others + 8 * m**2 * (processes - 1) + mixture + TOLD * (processes - 1)
 
 
 def plan(name: str, d: int, rate: float) -> str:
@@ -108,6 +113,11 @@ def text() -> str:
         "",
         f"Fitted F: {rates['cuda'] / 1e12:.0f} TFLOP/s on the H200, {rates['cpu'] / 1e9:.0f} GFLOP/s on two cores.",
     ]
+    lines += ["", "| two processes, CPU: m | d | heard in a round, bytes: predicted | measured | |"]
+    lines.append("|---:|---:|---:|---:|---:|")
+    for (m, d), counted in HEARD.items():
+        made = heard(m, d, 2)
+        lines.append(f"| {m} | {d:,} | {made:,.0f} | {counted:,} | {made / counted - 1:+.0%} |")
     lines += ["", f"{CLIENTS:,} clients on {GPUS} GPUs, in a round:", ""]
     lines.append(
         "| shared | d | stack, GiB | process today, GiB | rows by columns, GiB | server, s | traffic, s | clients, s |"

@@ -25,7 +25,7 @@ def test_every_parameter_has_meaning_range_and_source(kind):
 
 def test_a_field_of_a_method():
     found = {each.name: each for each in explain("methods", "heurfedamp")}
-    assert list(found) == ["lam", "alpha", "alpha_every", "start", "sharpness", "sigma", "self_weight"]
+    assert list(found) == ["lam", "alpha", "alpha_every", "start", "sharpness", "sketch", "sigma", "self_weight"]
     assert found["alpha_every"] == Parameter(
         "alpha_every",
         "30",

@@ -30,4 +30,6 @@ def test_a_fit_finds_what_it_was_made_of(model):
 
 def test_adapters_and_traffic_by_hand(model):
     assert model["adapters"]() == 11_272_192
-    assert model["heard"](10, 100, 2) == 10 * 408 / 2 + 8 * 100 * 2 + 10 * 400 / 2
+    few, many = 10 * 408 * 2 / 3 + 8 * 100 * 2 + 65_536 * 2, 256 * (408 + 400) * 2 / 3 + 8 * 256**2 * 2 + 65_536 * 2
+    assert model["heard"](10, 100, 3) == pytest.approx(few)
+    assert model["heard"](256, 100, 3) == pytest.approx(many)
