@@ -6,9 +6,15 @@ import torch
 import fedamp.rows
 from fedamp.errors import UserError
 from fedamp.methods import make_method
-from fedamp.methods.attention import cosines, sketch, squared_distances
+from fedamp.methods.attention import cosines, sketch, sketches, squared_distances
 from fedamp.ranks import blocks
 from fedamp.rows import mix
+
+
+@pytest.fixture(autouse=True)
+def small_sheets(monkeypatch):
+    """Let a model have several sheets, and each be drawn quickly."""
+    monkeypatch.setattr(sketches, "SHEET", 128)
 
 
 def models(m, d, seed=0, dtype=torch.float64):
