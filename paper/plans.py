@@ -69,8 +69,8 @@ CIFAR100 = Plan(
     # A third of the rounds, a third of the patience.
     patience={method: rounds // 3 for method, rounds in PATIENCE.items()},
     # Of what the other data sets choose from. HeurFedAMP's sigma 1000 and APFL's 0.3 and 0.5 were chosen in no setting
-    # that was tuned when this was decided, and FedAMP's sigma 1 in two, both pathological. A ResNet18 has seven times the
-    # parameters of a CNN, so that we expect larger distances, and a sigma of 10 to do what 1 does there.
+    # that was tuned when this was decided, and FedAMP's sigma 1 in two, both pathological. A ResNet18 has seven times
+    # the parameters of a CNN, so that we expect larger distances, and a sigma of 10 to do what 1 does there.
     grids={
         "fedamp": ("sigma", (10.0, 100.0, 1000.0)),
         "heurfedamp": ("sigma", (1.0, 10.0, 100.0)),

@@ -117,7 +117,9 @@ def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
     result = fedamp.run(clients=clients, method="autoamp", rounds=18, label_noise=0.3, **QUICK)
     assert len(looks) == 1  # in round 17, and in no other
     assert np.array_equal(result.xi[2], result.xi[-1])
-    assert not any("fits the client's samples no better" in event for line in result.history for event in line["events"])
+    assert not any(
+        "fits the client's samples no better" in event for line in result.history for event in line["events"]
+    )
 
 
 def test_a_second_look_is_at_samples_that_were_not_trained_on():
