@@ -137,9 +137,13 @@ def default_of(method: str, parameter: str) -> Value:
     return value
 
 
+WITHOUT = ("sketch",)
+"""Parameters that came after these runs, and whose default is to do as before."""
+
+
 def parameters_of(method: str) -> dict[str, Any]:
-    """Return all parameters of a method with their defaults."""
-    return {each.name: each.default for each in fields(METHODS[method])}
+    """Return the parameters of a method with their defaults; those that change nothing in a run are left out."""
+    return {each.name: each.default for each in fields(METHODS[method]) if each.name not in WITHOUT}
 
 
 @dataclass(frozen=True)

@@ -346,7 +346,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/setup.py",
-        'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads)',
+        'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads, workers=workers)',
         "choice = self.choice",
         "tests/trust/test_kept_models.py -k second_resume",
     ),
@@ -1394,8 +1394,8 @@ MUTANTS = (
     ),
     Mutant(
         "rows.py",
-        "yield block, [moved(stack[:, block], there).double() for stack in stacks]",
-        "yield block, [stack[:, block].double() for stack in stacks]",
+        "rooms = [Room(there) for _ in stacks]",
+        "rooms = [Room(stack.device) for stack in stacks]",
         "tests/test_row_store.py -k computed_on_the_device",
     ),
     Mutant(
