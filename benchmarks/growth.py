@@ -52,7 +52,7 @@ def measure(device_name: str, model: str, m: int) -> dict[str, float | int | str
     config = TrainingConfig(Optimizer(), Batching(20, epochs=1), precision=resolve("auto", device))
     trainer = Trainer(flat, config)
     choice = choose_engine("auto", trainer, clients, w)
-    trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk)
+    trainer = trainer.changed(engine=choice.engine, chunk=choice.chunk, workers=choice.workers)
     method = make_method("fedamp")
     server, state, present = method.server_init(w), method.client_init(w), torch.ones(m, dtype=torch.bool)
     spent: dict[str, list[float]] = {"server": [], "clients": []}

@@ -122,7 +122,8 @@ def times(peers: Mapping[str, Peer], cases: Sequence[str]) -> Iterator[str]:
             ours = Ours(work)
             rounds = {name: peer.play(work).round for name, peer in peers.items() if method in peer.methods}
             found = ratios({**rounds, "ours": ours.round}, REPEATS)
-            way = f"{ours.choice.engine}, {ours.choice.threads} thread{'s' * (ours.choice.threads > 1)}"
+            many, what = (ours.choice.workers, "worker") if ours.choice.workers > 1 else (ours.choice.threads, "thread")
+            way = f"{ours.choice.engine}, {many} {what}{'s' * (many > 1)}"
             cells = [" ".join(median_and_range(found[name]).split()) if name in found else "-" for name in peers]
             yield f"| {case} | {method} | {way} | " + " | ".join(cells) + " |"
 

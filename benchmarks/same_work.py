@@ -81,7 +81,8 @@ class Ours:
         self.first = first.params.clone()
         trainer = Trainer(flat, TrainingConfig(Optimizer("sgd", LR), Batching(work.batch, epochs=1)))
         self.choice = choose_engine("auto", trainer, work.clients, first)
-        self.trainer = trainer.changed(engine=self.choice.engine, chunk=self.choice.chunk)
+        way = {"engine": self.choice.engine, "chunk": self.choice.chunk, "workers": self.choice.workers}
+        self.trainer = trainer.changed(**way)
         self.method = method_of(work)
         self.server, self.states = self.method.server_init(first), self.method.client_init(first)
 
