@@ -38,8 +38,10 @@ class Place:
 def _fmnist() -> dict[str, Any]:
     values = preset("paper/fmnist-practical", "separate")
     del values["method"]
-    # Noise grows with the number of parameters: a small net, and few large minibatches.
-    return {**values, "model": "cnn-small", "rounds": 30, "epochs": 1, "batch_size": 200}
+    # Noise grows with the number of parameters: a small net. Of two ways to spend the same in 30 rounds (1 epoch in
+    # minibatches of 200, or 2 of 100) the better for Separate and FedAvg together on validation samples, seed 100, at
+    # epsilon 2 and 8: 72.8, 61.6, 77.7 and 73.0 against 73.0, 55.3, 76.6 and 72.1.
+    return {**values, "model": "cnn-small", "rounds": 30, "epochs": 2, "batch_size": 100}
 
 
 PLACES = {

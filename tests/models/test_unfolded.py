@@ -34,6 +34,15 @@ def test_a_convolution_is_the_weights_product_with_all_windows(form, biased):
     torch.testing.assert_close(unfolded_conv2d(x, weight, bias, **form), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_gradients_are_those_of_the_convolution(form):
+    inputs = [value.requires_grad_() for value in tensors()]
+    found, expected = (
+        torch.autograd.grad(function(*inputs, **form).square().sum(), inputs) for function in (unfolded_conv2d, F.conv2d)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+
+
 def test_gradients_of_single_samples_are_the_same_under_the_mode_and_it_is_the_product_that_gives_them(monkeypatch):
     module = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 2, 3)).double()
     named = dict(module.named_parameters())

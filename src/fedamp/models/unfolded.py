@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-Size = int | tuple[int, int]
+Pair = tuple[int, int]
+Size = int | Pair
 
 
 class UnfoldedConvolutions(TorchFunctionMode):
@@ -36,13 +37,40 @@ def unfolded_conv2d(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the convolution of inputs `(B, C, H, W)` as the weights' product with all windows `(B, C k k, L)`."""
-    windows = F.unfold(input, weight.shape[2:], dilation, padding, stride)
-    output = weight.flatten(1) @ windows
+    """Return the convolution of inputs `(B, C, H, W)` as the weights' product with all windows `(B, C k k, H' W')`."""
+    height, width = weight.shape[2:]
+    form = [_pair(size) for size in (dilation, padding, stride)]
+    windows: Tensor = _Windows.apply(input, (height, width), *form)  # type: ignore[no-untyped-call]
+    output = weight.flatten(1) @ windows.flatten(3).flatten(1, 2)
     if bias is not None:
         output = output + bias[:, None]
-    height = _windows_along(input.shape[2], weight.shape[2], *(_first(size) for size in (stride, padding, dilation)))
-    return output.reshape(*output.shape[:2], height, -1)
+    return torch.unflatten(output, 2, windows.shape[3:])
+
+
+class _Windows(torch.autograd.Function):
+    """The windows of pictures `(B, C, H, W)`, as `(B, C, height width, H', W')`.
+
+    They are what `F.unfold` gives, which takes one sample after another on a GPU; here they are one copy of a view. Its
+    gradient is `F.fold`, which takes all samples at once.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(input: Tensor, kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> Tensor:
+        (up, left), (tall, wide) = padding, dilation
+        padded = F.pad(input, (left, left, up, up))
+        seen = padded.unfold(2, tall * (kernel[0] - 1) + 1, stride[0]).unfold(3, wide * (kernel[1] - 1) + 1, stride[1])
+        return seen[..., ::tall, ::wide].permute(0, 1, 4, 5, 2, 3).flatten(2, 3)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        picture, *form = inputs
+        ctx.shape, ctx.form = picture.shape[2:], form
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return F.fold(gradient.flatten(3).flatten(1, 2), ctx.shape, *ctx.form), None, None, None, None
 
 
 def _can_unfold(
@@ -58,10 +86,5 @@ def _can_unfold(
     return groups == 1 and input.ndim == 4 and not isinstance(padding, str)
 
 
-def _first(size: Size) -> int:
-    return size if isinstance(size, int) else size[0]
-
-
-def _windows_along(length: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Return how many windows fit along one side of a picture."""
-    return (length + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+def _pair(size: Size) -> Pair:
+    return (size, size) if isinstance(size, int) else (size[0], size[1])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fedamp.privacy import sampling
 
@@ -43,7 +44,11 @@ class PrivatePlan:
     def __init__(self, local: LocalTraining, who: list[int]) -> None:
         self.clients, self.who = local.clients, who
         batching = local.config.batching
-        sizes = [local.size(i) for i in who]
+        sizes = [local.size(i) for i in who]  # of a part, what it has on average: the account's q n
+        held = [local.clients.train[i] for i in who]
+        self.lengths = [len(positions) for positions in held]
+        self.positions = pad_sequence(held, batch_first=True)
+        """Where each client's samples are in the pool, `(n, longest)`."""
         self.steps = [batching.num_steps(size) for size in sizes]
         self.num_steps = max(self.steps)
         self.rates = [sampling.rate(batching.batch_size, size) for size in sizes]
@@ -58,18 +63,13 @@ class PrivatePlan:
             yield slice(here[0], here[-1] + 1), self._draw(here)
 
     def _draw(self, here: list[int]) -> Minibatches:
-        mine = [self.clients.train[self.who[i]] for i in here]
-        drawn = [
-            sampling.poisson(len(positions), self.rates[i], self.streams[i])
-            for i, positions in zip(here, mine, strict=True)
-        ]
+        drawn = [sampling.poisson(self.lengths[i], self.rates[i], self.streams[i]) for i in here]
         shape = len(here), max(len(index) for index, _ in drawn)
         index, places, present = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_)
         for row, (chosen, place) in enumerate(drawn):
             index[row, : len(chosen)], places[row, : len(chosen)], present[row, : len(chosen)] = chosen, place, True
         device = self.clients.x.device
         on_device = [torch.from_numpy(table).to(device) for table in (index, places, present)]
-        positions = torch.zeros_like(on_device[0])  # padding is any sample of the pool: nothing of it counts
-        for row, (chosen, _) in enumerate(drawn):
-            positions[row, : len(chosen)] = mine[row][on_device[0][row, : len(chosen)]]
+        # Padding is the client's first sample: nothing of it counts.
+        positions = self.positions[here[0] : here[-1] + 1].gather(1, on_device[0])
         return Minibatches(positions, *on_device)
