@@ -3,7 +3,8 @@
 Every method at every epsilon gets the same effort: four learning rates on validation samples, then three seeds with
 the best. Batch size, rounds, epochs and clip are the same for all of them; noise is what the account asks for.
 Where nothing is protected, they train as they would if privacy were no matter: more epochs, in smaller minibatches.
-Fine-tuned methods are the trajectory of the plain ones, scored at the clients' own models.
+Fine-tuned methods are the trajectory of the plain ones, scored at the clients' own models. FedAMP and AutoAMP hand out
+two models, w and u: which one counts is chosen with the rate, by the same validation samples.
 """
 
 from __future__ import annotations
@@ -14,12 +15,20 @@ from typing import Any
 
 from fedamp.config import Named
 from fedamp.config.presets import preset
-from fedamp.methods import METHODS
 from paper import results
 from paper.experiments import CHOICE_SEED, SEEDS, Cell
 from paper.peers import LR, TRIAL, VALIDATION, parameters_of, trained_as
 
-COMPARED = ("separate", "fedavg-ft", "fedprox-ft", "fedamp", "autoamp")
+OWN, RECEIVED = "own", "received"  # w, the model that a client trained, and u, the one that the server sent
+COMPARED = {
+    "separate": (OWN,),
+    "fedavg": (RECEIVED,),
+    "fedavg-ft": (OWN,),
+    "fedprox-ft": (OWN,),
+    "fedamp": (OWN, RECEIVED),
+    "autoamp": (OWN, RECEIVED),
+}
+"""The methods, and which of a run's models a client may take home."""
 EPSILONS = (1.0, 2.0, 4.0, 8.0, None)
 """What all rounds together may spend on each client's single samples; None: samples are not protected."""
 RATES = (0.1, 0.3, 1.0, 3.0)
@@ -33,6 +42,14 @@ class Place:
     title: str
     values: Mapping[str, Any]  # of a RunConfig, all but method, seed and epsilon
     unprotected: Mapping[str, Any]  # what differs where nothing is protected: who need not count takes more steps
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a method runs with, and the model it is scored at."""
+
+    rate: float
+    entry: str
 
 
 def _fmnist() -> dict[str, Any]:
@@ -75,11 +92,14 @@ def table(name: str) -> list[Cell]:
 
 
 def _runs(name: str, epsilon: float | None, seed: int) -> Iterator[Cell]:
+    cells: dict[str, Cell] = {}  # by label: two methods may share a run
     for method in COMPARED:
-        rate = chosen(name, method, epsilon)
-        if rate is not None:
-            values = values_of(name, trained_as(method), epsilon, rate, seed)
-            yield Cell(name, f"{label_of(method, epsilon, rate)}-seed{seed}", values, keeps_weights=False)
+        choice = chosen(name, method, epsilon)
+        if choice is not None:
+            label = f"{label_of(method, epsilon, choice.rate)}-seed{seed}"
+            values = values_of(name, trained_as(method), epsilon, choice.rate, seed)
+            cells[label] = Cell(name, label, values, keeps_weights=False)
+    yield from cells.values()
 
 
 def label_of(method: str, epsilon: float | None, rate: float) -> str:
@@ -97,14 +117,20 @@ def spelled(epsilon: float | None) -> str:
     return "none" if epsilon is None else f"{epsilon:g}"
 
 
-def chosen(name: str, method: str, epsilon: float | None) -> float | None:
-    """Return the learning rate that is best on validation samples after the last round; None until all are tried.
+def chosen(name: str, method: str, epsilon: float | None) -> Choice | None:
+    """Return what is best on validation samples after the last round; None until all rates are tried.
 
-    At the model that the method is scored at; of equals the smallest.
+    Of equals the smallest rate, and w before u.
     """
     found = {rate: results.read(name, trial_label(method, epsilon, rate)) for rate in RATES}
-    scores = {rate: one["validation_last"][METHODS[method].scored] for rate, one in found.items() if one is not None}
-    return max(scores, key=lambda rate: scores[rate]) if len(scores) == len(RATES) else None
+    scores = {
+        Choice(rate, entry): one["validation_last"][entry]
+        for rate, one in found.items()
+        if one is not None
+        for entry in COMPARED[method]
+    }
+    tried = len(scores) == len(RATES) * len(COMPARED[method])
+    return max(scores, key=lambda choice: scores[choice]) if tried else None
 
 
 def values_of(

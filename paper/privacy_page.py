@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedamp.methods import METHODS
 from paper import privacy, results
 from paper.experiments import CHOICE_SEED, SEEDS
 from paper.markdown import between, filled
@@ -29,7 +28,8 @@ Figures are the mean test accuracy over the clients **after the last round**, in
 noise no round may be picked afterwards, since picking looks at samples again. Each method at each epsilon tries the
 learning rates {rates} of plain SGD with clip {clip} on validation samples ({validation:.0%} of the training samples,
 seed {choice_seed}), and takes the best. *No privacy* is training as one would without it: no clip, no noise, more and
-smaller minibatches."""
+smaller minibatches. FedAMP and AutoAMP give each client two models, w that it trained and u that the server mixed:
+which one counts is chosen with the rate."""
 
 COMMANDS = """\
 ```bash
@@ -40,11 +40,19 @@ python -m paper.privacy_page
 
 def lasts(name: str, method: str, epsilon: float | None) -> list[float]:
     """Return the mean accuracies after the last round, one for each seed that was run."""
-    rate = privacy.chosen(name, method, epsilon)
-    if rate is None:
+    choice = privacy.chosen(name, method, epsilon)
+    if choice is None:
         return []
-    label = privacy.label_of(method, epsilon, rate)
-    return [one["last"] for one in scores_of_label(name, label, METHODS[method].scored).values()]
+    label = privacy.label_of(method, epsilon, choice.rate)
+    return [one["last"] for one in scores_of_label(name, label, choice.entry).values()]
+
+
+def model(name: str, method: str, epsilon: float | None) -> str:
+    """Return which of its two models a method's figure is of, in brackets; nothing where it hands out one."""
+    choice = privacy.chosen(name, method, epsilon)
+    if choice is None or len(privacy.COMPARED[method]) == 1:
+        return ""
+    return {privacy.OWN: " (w)", privacy.RECEIVED: " (u)"}[choice.entry]
 
 
 def gains(name: str, epsilon: float | None) -> dict[str, list[float]]:
@@ -66,7 +74,9 @@ def curve(name: str) -> str:
     heads = [f"epsilon {epsilon:g}" if epsilon is not None else "no privacy" for epsilon in privacy.EPSILONS]
     lines = [f"| method | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
     for number, method in enumerate(privacy.COMPARED):
-        lines.append(f"| `{method}` | {' | '.join(_cell(column, number) for column in columns)} |")
+        models = [model(name, method, epsilon) for epsilon in privacy.EPSILONS]
+        cells = [_cell(column, number) + which for column, which in zip(columns, models, strict=True)]
+        lines.append(f"| `{method}` | {' | '.join(cells)} |")
     gained = [gains(name, epsilon).get("autoamp", []) for epsilon in privacy.EPSILONS]
     lines.append(f"| *AutoAMP over Separate* | {' | '.join(_mean(each, signed=True) for each in gained)} |")
     return "\n".join(lines)

@@ -121,7 +121,10 @@ def main() -> None:
     parser = _parser()
     asked = parser.parse_args()
     if asked.list:
-        print("\n".join(planning.lines(asked.tables or planning.NAMES)))
+        planned = [name for name in asked.tables or planning.NAMES if name in planning.NAMES]
+        if not planned:
+            parser.error(f"only the paper's tables are planned ({', '.join(planning.NAMES)})")
+        print("\n".join(planning.lines(planned)))
         return
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)

@@ -38,7 +38,8 @@ def test_a_convolution_is_the_weights_product_with_all_windows(form, biased):
 def test_gradients_are_those_of_the_convolution(form):
     inputs = [value.requires_grad_() for value in tensors()]
     found, expected = (
-        torch.autograd.grad(function(*inputs, **form).square().sum(), inputs) for function in (unfolded_conv2d, F.conv2d)
+        torch.autograd.grad(function(*inputs, **form).square().sum(), inputs)
+        for function in (unfolded_conv2d, F.conv2d)
     )
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 

@@ -211,7 +211,8 @@ class RunConfig:
     device: str = about("auto", "cpu, cuda, or cuda:1 and so on; auto uses a GPU if there is one.", group=MACHINE)
     precision: str = about(
         "auto",
-        "Number format of training and scoring; auto is tf32 on a GPU and fp32 on a CPU.",
+        "Number format of training and scoring; auto is fp32 on a CPU, and on a GPU tf32, or bf16 for nets of "
+        "convolutions that tell classes.",
         choices=("auto", "fp32", "tf32", "bf16"),
         group=MACHINE,
     )

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedamp import kernels
+
 
 class ClientLinear(nn.Module):
     """n linear layers: `(B, n in) -> (B, n out)`, weights `(n, out, in)`."""
@@ -43,10 +45,12 @@ class ClientConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one grouped convolution, or products if these are faster."""
-        if self._products_pay(x):
-            return self.as_products(x)
+        if not self._products_pay(x):
+            return self._grouped(x, None if self.bias is None else self.bias.flatten())
+        return self.as_products(x)
+
+    def _grouped(self, x: Tensor, bias: Tensor | None) -> Tensor:
         weight = self.weight.flatten(0, 1)
-        bias = None if self.bias is None else self.bias.flatten()
         if x.is_cuda:  # a client's channels are then neighbours in memory: several times faster
             x = x.contiguous(memory_format=torch.channels_last)
             weight = weight.contiguous(memory_format=torch.channels_last)
@@ -60,7 +64,14 @@ class ClientConv2d(nn.Module):
         return x.is_cuda and short and few and not x.requires_grad
 
     def as_products(self, x: Tensor) -> Tensor:
-        """Return the convolution as n products of patches `(n, B H' W', in h w)` and weights."""
+        """Return the convolution as products of patches and weights."""
+        out = self._products(x)
+        if self.bias is not None:
+            out = out + self.bias[:, :, None, None].to(out.dtype)
+        return out.permute(0, 3, 4, 1, 2).flatten(3).permute(0, 3, 1, 2)
+
+    def _products(self, x: Tensor) -> Tensor:
+        """Return n products of patches `(n, B H' W', in h w)` and weights, without bias, as `(B, n, out, H', W')`."""
         n, inner = len(self.weight), math.prod(self.weight.shape[2:])
         up, left = (0, 0) if isinstance(self.padding, str) else self.padding  # the only word left is "valid"
         height, width = self.kernel_size
@@ -72,9 +83,11 @@ class ClientConv2d(nn.Module):
         torch.unflatten(patches[..., :inner], -1, seen.shape[4:]).copy_(seen)
         weight = F.pad(self.weight.flatten(2), (0, short)).transpose(1, 2)
         out = torch.bmm(patches.flatten(1, 3), weight)
-        if self.bias is not None:
-            out = out + self.bias[:, None].to(out.dtype)
-        return torch.unflatten(out, 1, shape[1:]).permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
+        return torch.unflatten(out, 1, shape[1:]).permute(1, 0, 4, 2, 3)
+
+
+HALVING = tuple((size, step, 0, 1, False) for size in (2, (2, 2)) for step in (2, (2, 2)))
+"""Windows of 2 x 2 side by side, as a max pool spells them."""
 
 
 class ClientPooledConv2d(ClientConv2d):
@@ -86,6 +99,12 @@ class ClientPooledConv2d(ClientConv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the pooled convolution, rectified."""
+        if self.window in HALVING and self.bias is not None and kernels.usable(x):
+            from fedamp.kernels.pool import pooled
+
+            if self._products_pay(x):
+                return pooled(self._products(x), self.bias)
+            return pooled(torch.unflatten(self._grouped(x, None), 1, self.bias.shape), self.bias)
         # The ReLU comes last: max(relu(x)) = relu(max(x)), and the gradients are the same too, but there are only a
         # quarter of the values to go through for a window of 2 x 2.
         return F.relu(F.max_pool2d(super().forward(x), *self.window))

@@ -253,7 +253,8 @@ def _trainer(
         batching=Batching(config.batch_size, config.epochs, config.steps),
         seed=config.seed,
         task=material.task,
-        precision=resolve(config.precision, device),
+        # With samples of their own, gradients are measured against the clip: in as many bits as there are for it.
+        precision=resolve(config.precision, device, _tells_pictures(flat, material) and not config.private),
     )
     with own_stream(config.seed, device):  # whatever is tried here draws from nobody's stream
         check_model(flat, clients, material.num_outputs, material.task)
@@ -261,6 +262,12 @@ def _trainer(
             check_private(flat, clients)
         check_loss(material.task, *_few_answers(flat, clients), config.class_weights == "balanced")
         return Trainer(flat, replace(how, draws_when_scored=draws(flat, clients.few()[0])))
+
+
+def _tells_pictures(flat: FlatModel, material: Material) -> bool:
+    """Return whether a model is a net of convolutions that tells classes, in float32."""
+    convolves = any(isinstance(part, nn.Conv2d) for part in flat.module.modules())
+    return convolves and material.task.name == "classification" and flat.dtype == torch.float32
 
 
 def _way_of_training(

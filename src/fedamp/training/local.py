@@ -284,6 +284,14 @@ class LocalTraining(ABC):
         self.config.optimizer.step(w, move, moments, t, pull)
         w.copy_(torch.where(self.only.params, w, before))
 
+    def steps_in_one(self, w: Tensor) -> bool:
+        """Return whether `step_along` is there for a pass over these rows."""
+        return self.only is None and self.config.optimizer.steps_in_one(w)
+
+    def step_along(self, w: Tensor, gradient: Tensor, moments: tuple[Tensor, ...], t: int, **pull: Tensor) -> None:
+        """Let the optimiser take step t along `descent`, or along `proximal` with its anchor and strength, in place."""
+        self.config.optimizer.step_along(w, gradient, moments, t, **pull)
+
 
 def part_of(length: int, part: tuple[int, int]) -> slice:
     """Return where the i-th of p equal parts of a minibatch lies; one of fewer than 2 p samples is not cut.

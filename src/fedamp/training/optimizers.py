@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from fedamp import checks
+from fedamp import checks, kernels
 from fedamp.errors import UserError
 
 ADAM_BETAS = (0.9, 0.999)
@@ -94,6 +94,25 @@ class Optimizer:
             w.add_(direction, alpha=-self.lr)
         if pull is not None:
             self._pulled(w, pull, moments, t)
+
+    def steps_in_one(self, w: Tensor) -> bool:
+        """Return whether `step_along` is there for these rows: Adam on a GPU, in float32, without weight decay."""
+        return self.name == "adam" and not self.weight_decay and w.dtype == torch.float32 and kernels.usable(w)
+
+    def step_along(
+        self,
+        w: Tensor,
+        gradient: Tensor,
+        moments: tuple[Tensor, ...],
+        t: int,
+        anchor: Tensor | None = None,
+        strength: Tensor | None = None,
+    ) -> None:
+        """Take the step of `step` along gradient + strength (w - anchor), in one pass over the rows."""
+        from fedamp.kernels.adam import adam_step
+
+        rows = w, gradient.contiguous(), *moments
+        adam_step(*rows, t=t, lr=self.lr, betas=ADAM_BETAS, eps=ADAM_EPS, anchor=anchor, strength=strength)
 
     def _rate(self, moments: tuple[Tensor, ...], t: int) -> float | Tensor:
         """Return how far each parameter goes for a direction of 1: lr, or Adam's lr / (sqrt(v) + eps) after step t."""

@@ -13,11 +13,16 @@ from fedamp.errors import UserError
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 
 
-def resolve(precision: str, device: torch.device) -> str:
-    """Return what `auto` stands for on a device: tf32 on a GPU, fp32 on a CPU."""
+def resolve(precision: str, device: torch.device, pictures: bool = False) -> str:
+    """Return what `auto` stands for on a device: fp32 on a CPU, tf32 on a GPU, or there bf16 if it can.
+
+    The last for nets of convolutions that tell classes of `pictures`: they scored the same in both, and bf16 is faster.
+    """
     checks.one_of("precision", precision, PRECISIONS)
     if precision == "auto":
-        return "tf32" if device.type == "cuda" else "fp32"
+        if device.type != "cuda":
+            return "fp32"
+        return "bf16" if pictures and torch.cuda.is_bf16_supported(including_emulation=False) else "tf32"
     if precision == "tf32" and device.type != "cuda":
         raise UserError(f"precision is tf32, which only a GPU has, and this is {device.type}; use fp32 or bf16")
     return precision

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedamp.rows import Rows
-from fedamp.training.local import LocalTraining, part_of
+from fedamp.training.local import PLAIN, PROXIMAL, LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 from fedamp.training.private.walk import PrivateWalk
 from fedamp.training.stacked.batch_plan import StepPlan
@@ -76,16 +76,23 @@ class _Chunk:
 
     def go(self, directions: Any, context: Mapping[str, Tensor], pull: Pull | None) -> None:
         """Take every step of the round."""
+        in_one = pull is None and directions in (PLAIN, PROXIMAL) and self.local.steps_in_one(self.params[""])
         for t in range(1, self.plan.num_steps + 1):
             for run, positions in self.plan.runs(t):
                 x, y = self.local.clients.samples(positions)
                 here = {name: params[run] for name, params in self.params.items()}
                 weight = self.local.clients.weights(self.places[run], y)
                 grad = partial(self.grad, run=run, x=x, y=y, weight=weight, t=t, call=itertools.count())
-                moves = directions(here, grad, **{name: value[run] for name, value in context.items()})
-                for name, move in moves.items():
-                    own = tuple(moment[run] for moment in self.moments[name])
-                    self.local.step(here[name], move, own, t, pull and pull[run])
+                mine = {name: value[run] for name, value in context.items()}
+                if in_one:
+                    gradient = grad(here[""], kept=False)
+                    self.local.step_along(here[""], gradient, self._moments("", run), t, **mine)
+                    continue
+                for name, move in directions(here, grad, **mine).items():
+                    self.local.step(here[name], move, self._moments(name, run), t, pull and pull[run])
+
+    def _moments(self, name: str, run: slice) -> tuple[Tensor, ...]:
+        return tuple(moment[run] for moment in self.moments[name])
 
     def grad(
         self,
@@ -99,8 +106,12 @@ class _Chunk:
         weight: Tensor | None,
         t: int,
         call: Iterator[int],
+        kept: bool = True,
     ) -> Tensor:
-        """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`."""
+        """Return the gradients at points `(n, d)`, each on its client's minibatch; see `methods.base.Grad`.
+
+        One that is not to be kept is valid until the next step.
+        """
         some = part_of(y.shape[1], part)
         where = self.buffers[of][run], x[:, some], y[:, some], self.keys[run], t
         gradient, loss, after = self.trainer.gradients(
@@ -111,7 +122,7 @@ class _Chunk:
         for i in range(run.start, run.stop):
             self.calls[of][i] += 1
         # A recorded pass writes its gradient to the same place in each step; a method may keep one.
-        return gradient.clone() if gradient.is_cuda else gradient
+        return gradient.clone() if kept and gradient.is_cuda else gradient
 
     def mean_losses(self) -> dict[str, Tensor]:
         """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""
