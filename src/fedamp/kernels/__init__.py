@@ -22,14 +22,15 @@ def usable(x: Tensor) -> bool:
 
 @functools.cache
 def _builds(device: torch.device) -> bool:
-    """Return whether Triton is there, and builds and runs a small kernel on a device."""
+    """Return whether Triton is there, and builds and runs the kernels on a device."""
     if importlib.util.find_spec("triton") is None:
         return False
-    from fedamp.kernels.adam import adam_step
-
-    rows = [torch.zeros((1, 1), device=device) for _ in range(4)]
     try:
-        adam_step(*rows, t=1, lr=1.0, betas=(0.9, 0.999), eps=1e-8)
+        from fedamp.kernels.adam import adam_step
+        from fedamp.kernels.pool import pooled
+
+        adam_step(*torch.zeros((4, 1, 1), device=device), t=1, lr=1.0, betas=(0.9, 0.999), eps=1e-8)
+        pooled(torch.zeros((1, 1, 1, 2, 2), device=device), torch.zeros((1, 1), device=device))
     except Exception as error:  # whatever Triton lacks: it is only slower without
         why = " ".join(str(error).split())[:200]
         warnings.warn(

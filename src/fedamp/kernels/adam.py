@@ -9,8 +9,6 @@ That is 32 bytes a value in float32, where torch's kernels for the gradient's co
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -45,22 +43,22 @@ def adam_step(
 
 @triton.jit
 def _step(
-    w: Any,
-    gradient: Any,
-    first: Any,
-    second: Any,
-    anchor: Any,
-    strength: Any,
-    d: Any,
-    rate: Any,
-    root: Any,
-    new1: Any,
-    old2: Any,
-    new2: Any,
-    eps: Any,
+    w,
+    gradient,
+    first,
+    second,
+    anchor,
+    strength,
+    d,
+    rate,
+    root,
+    new1,
+    old2,
+    new2,
+    eps,
     PULLED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1).to(tl.int64)
     at, inside = row * d + columns, columns < d

@@ -67,21 +67,21 @@ def _places(x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @triton.jit
 def _forward(
-    x: Any,
-    bias: Any,
-    y: Any,
-    which: Any,
-    sample_stride: Any,
-    client_stride: Any,
-    channel_stride: Any,
-    row_stride: Any,
-    column_stride: Any,
-    height: Any,
-    width: Any,
-    channels: Any,
+    x,
+    bias,
+    y,
+    which,
+    sample_stride,
+    client_stride,
+    channel_stride,
+    row_stride,
+    column_stride,
+    height,
+    width,
+    channels,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     place = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = channel < channels
@@ -104,20 +104,20 @@ def _forward(
 
 @triton.jit
 def _backward(
-    dy: Any,
-    which: Any,
-    dx: Any,
-    sample_stride: Any,
-    client_stride: Any,
-    channel_stride: Any,
-    row_stride: Any,
-    column_stride: Any,
-    height: Any,
-    width: Any,
-    channels: Any,
+    dy,
+    which,
+    dx,
+    sample_stride,
+    client_stride,
+    channel_stride,
+    row_stride,
+    column_stride,
+    height,
+    width,
+    channels,
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
+):
     place = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = channel < channels
