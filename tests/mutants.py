@@ -101,9 +101,45 @@ MUTANTS = (
     ),
     Mutant(
         "runs/audit/attack.py",
-        "gradients -= (gradients @ basis.T) @ basis",
-        "gradients = gradients * basis.any()",
+        "rows -= (rows @ basis.T) @ basis",
+        "rows = rows * basis.any()",
         "tests/runs/audit/test_audit.py -k 'honest_clients_pass and scaffold'",
+    ),
+    Mutant(
+        "runs/audit/attack.py",
+        "span(torch.cat([others, gradients.mean(0, keepdim=True)]))",
+        "span(torch.cat([others, gradients.mean(0, keepdim=True), *(way for each in ways.values() for way in each)]))",
+        "tests/runs/audit/test_audit.py -k same_way",
+    ),
+    Mutant(
+        "runs/audit/finding.py",
+        "self.reach <= self.claimed",
+        "self.reach <= 0",
+        "tests/runs/audit/test_audit.py -k can_not_refute",
+    ),
+    Mutant(
+        "kernels/adam.py",
+        "v = old2 * v + new2 * g * g",
+        "v = old2 * v + new2 * g",
+        "tests/kernels/test_kernels.py -k step",
+    ),
+    Mutant(
+        "kernels/pool.py",
+        "first = tl.where(better, k, first)",
+        "first = tl.where(better, 1, first)",
+        "tests/kernels/test_kernels.py -k gradient",
+    ),
+    Mutant(
+        "models/client_layers.py",
+        "places = x[:, :, ::down, ::right]",
+        "places = x[:, :, ::right, ::down]",
+        "tests/models/test_client_layers.py -k single_places",
+    ),
+    Mutant(
+        "runs/setup.py",
+        "_tells_pictures(flat, material) and not config.private",
+        "_tells_pictures(flat, material)",
+        "tests/training/test_precision.py -k pictures",
     ),
     Mutant(
         "runs/audit/finding.py",

@@ -56,7 +56,8 @@ def test_a_step_of_adam_is_torchs_along_the_gradient_and_the_pull(device, pulled
         direction = proximal(theirs, lambda point, g=gradient: g.clone(), **pull) if pulled else gradient
         optimizer.step(theirs, direction, expected, t)
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(moments, expected, rtol=1e-5, atol=1e-8)
+    # A GPU rounds gradient + strength (w - anchor) once, where torch rounds it three times.
+    torch.testing.assert_close(moments, expected, rtol=1e-5, atol=1e-5)
     assert not torch.equal(mine, w)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from fedamp import models
+from fedamp import kernels, models
 from fedamp.models.flat_model import FlatModel
 from fedamp.models.side_by_side import StackedModule
 from fedamp.models.zoo import cnn_small
@@ -178,3 +178,17 @@ def test_parts_at_rest_stay_at_rest(whole, last):
     module[2].train(last)
     model, params, buffers = stack(module)
     assert_both_equal(model, params, buffers, torch.randn(3, 5, 2, 8, 8, dtype=torch.float64))
+
+
+def test_pools_of_two_by_two_with_a_bias_are_one_kernel_where_there_are_kernels(monkeypatch):
+    def net(**changes):
+        conv = nn.Conv2d(1, 2, 3, bias=changes.pop("bias", True))
+        return FlatModel(nn.Sequential(conv, nn.ReLU(), nn.MaxPool2d(2, **changes), nn.Flatten(), nn.Linear(18, 2)))
+
+    x = torch.zeros(1, 1, 8, 8)
+    assert not net().pools_in_one(x)
+    monkeypatch.setattr(kernels, "usable", lambda x: True)
+    assert net().pools_in_one(x)
+    assert not net(bias=False).pools_in_one(x)
+    assert not net(stride=1).pools_in_one(x)
+    assert not FlatModel(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten())).pools_in_one(x)

@@ -42,6 +42,17 @@ def test_each_epsilon_has_four_trials_of_each_method_on_validation_samples_and_t
     }
 
 
+def test_of_two_models_validation_samples_choose_one_with_the_rate(nothing_yet):
+    for cell in privacy.table(NAME):
+        scores = {"own": 50.0, "received": 60.0 if cell.config.lr == 3.0 else 40.0}
+        results.write(cell.path, {"validation_last": scores})
+    assert privacy.chosen(NAME, "autoamp", 2.0) == privacy.Choice(3.0, "received")
+    assert privacy.chosen(NAME, "fedavg", 2.0) == privacy.Choice(3.0, "received")
+    assert privacy.chosen(NAME, "fedavg-ft", 2.0) == privacy.Choice(0.1, "own")
+    runs = [cell for cell in privacy.table(NAME) if not cell.label.startswith(privacy.TRIAL)]
+    assert len({cell.label for cell in runs}) == len(runs)  # FedAvg and FedAvg-FT share runs where rates agree
+
+
 def test_but_for_method_epsilon_rate_and_seed_all_runs_are_the_same(nothing_yet):
     tried(best=1.0)
     free = {"method", "dp_epsilon", "dp_delta", "lr", "seed", "validation"}
@@ -67,7 +78,7 @@ def test_the_table_has_the_last_rounds_figures_and_the_gain_over_training_alone(
     text = privacy_page.curve(NAME)
     assert "99" not in text
     assert "| `separate` | 61.0 ± 1.0 |" in text
-    assert "| `autoamp` | **76.5 ± 1.0** |" in text
+    assert "| `autoamp` | **76.5 ± 1.0** (w) |" in text
     assert "| *AutoAMP over Separate* | +15.5 ± 0.0 |" in text
 
 

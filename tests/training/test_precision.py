@@ -6,6 +6,7 @@ import torch
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.records.inputs import Inputs
+from fedamp.runs import setup
 from fedamp.runs.identity import slug
 from fedamp.training.precision import resolve, use_precision
 
@@ -15,10 +16,24 @@ CPU = torch.device("cpu")
 NOTHING = Inputs("", "", "", "")
 
 
-def test_auto_is_by_device():
-    assert resolve("auto", CPU) == "fp32"
+def test_auto_is_by_device(monkeypatch):
+    assert resolve("auto", CPU) == resolve("auto", CPU, pictures=True) == "fp32"
     assert resolve("auto", torch.device("cuda")) == "tf32"
     assert resolve("bf16", CPU) == "bf16"
+    for able, expected in ((True, "bf16"), (False, "tf32")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda able=able, **_: able)
+        assert resolve("auto", torch.device("cuda"), pictures=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "pictures"),
+    [({"model": "cnn-small"}, True), ({}, False), ({"model": "cnn-small", "dp_noise": 1.0}, False)],
+)
+def test_nets_of_convolutions_tell_pictures_unless_samples_are_protected(monkeypatch, settings, pictures):
+    asked = []
+    monkeypatch.setattr(setup, "resolve", lambda *given: asked.append(given[2]) or "fp32")
+    setup.assemble(RunConfig(clients=3, setting="iid", rounds=1, method="fedavg", **settings))
+    assert asked == [pictures]
 
 
 @pytest.mark.parametrize("setting", ["precision", "compile"])

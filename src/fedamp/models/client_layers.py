@@ -117,7 +117,7 @@ class ClientPooledConv2d(ClientConv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the pooled convolution, rectified."""
-        if self.window in HALVING and self.bias is not None and kernels.usable(x):
+        if self.bias is not None and self.pools_in_one(x):
             from fedamp.kernels.pool import pooled
 
             if self._products_pay(x):
@@ -126,6 +126,10 @@ class ClientPooledConv2d(ClientConv2d):
         # The ReLU comes last: max(relu(x)) = relu(max(x)), and the gradients are the same too, but there are only a
         # quarter of the values to go through for a window of 2 x 2.
         return F.relu(F.max_pool2d(super().forward(x), *self.window))
+
+    def pools_in_one(self, x: Tensor) -> bool:
+        """Return whether bias, pool and ReLU are one kernel for inputs like these."""
+        return self.bias is not None and self.window in HALVING and kernels.usable(x)
 
 
 class ClientBatchNorm(nn.Module):

@@ -182,6 +182,10 @@ class FlatModel:
         """Whether `stacked` training passes run compiled."""
         return self._stacked is not None and self._stacked.compiled is not self._stacked.module
 
+    def pools_in_one(self, x: Tensor) -> bool:
+        """Return whether `stacked` passes have kernels of their own for the pools of pictures like these."""
+        return self._stacked is not None and self._stacked.pools_in_one(x)
+
     def stacked(self, params: Tensor, buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Return outputs `(n, B, k)` of n clients `(n, d)` on inputs `(n, B, ...)`, and their buffers `(n, b)`."""
         if self._stacked is None:

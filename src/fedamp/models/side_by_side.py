@@ -54,6 +54,11 @@ class StackedModule:
             self._modes.set_copy(self.compiled, training=True)  # it is for training passes alone
             self.compiled.compile(dynamic=False)
 
+    def pools_in_one(self, x: Tensor) -> bool:
+        """Return whether there are convolutions with a pool, and bias, pool and ReLU of all of them are one kernel."""
+        pools = [part for part in self.module.modules() if isinstance(part, ClientPooledConv2d)]
+        return bool(pools) and all(part.pools_in_one(x) for part in pools)
+
     def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
         """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values, `(n, ...)`, move in place."""
         self._modes.set(training)

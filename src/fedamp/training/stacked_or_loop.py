@@ -129,6 +129,8 @@ def compile_pays(trainer: Trainer, clients: Clients, rounds: int) -> bool:
         return False
     if trainer.config.privacy is not None:  # samples pass one by one, under vmap
         return False
+    if trainer.model.pools_in_one(clients.x):  # what compiling would join, but for little, is joined already
+        return False
     sizes = sorted(len(positions) for positions in clients.train)
     batching = trainer.config.batching
     passes = rounds * sum(batching.samples(size) for size in sizes)

@@ -173,6 +173,32 @@ def test_noise_that_is_off_is_caught(protected: Callable[[float], None], monkeyp
     assert "BROKEN: epsilon 4.38 is claimed" in one.in_words()[-1]
 
 
+@pytest.mark.parametrize("method", ["separate", "fedavg", "fedamp", "autoamp", "scaffold"])
+def test_noise_that_is_off_is_caught_where_rounds_go_the_same_way(monkeypatch: pytest.MonkeyPatch, method: str):
+    """As in the page's command: on all samples, round after round, the way of the last round is nearly that of this."""
+    settings: dict[str, Any] = {"setting": "iid", "clients": 3, "rounds": 10, "steps": 1, "batch_size": 10000}
+    config = RunConfig(method=method, **settings, optimizer="sgd", lr=0.1, dp_noise=3.0)
+    honest = audit(config, canaries=300)
+    assert not honest.broken
+    assert not honest.blunt
+    monkeypatch.setattr(noise.Noise, "draw", lambda self, count, dtype: torch.zeros(count, dtype=dtype))
+    assert audit(config, canaries=300).broken
+
+
+def test_an_audit_that_can_not_refute_its_claim_says_so(protected: Callable[[float], None]):
+    """With n guesses, all right, and nothing assumed, no epsilon above log(q / (1 - q)) with q^n = 5 % is refuted."""
+    given = {"data": "given", "setting": "given", "clients": 2, "model": "logistic", "method": "fedavg"}
+    config = RunConfig.of({**given, "rounds": 2, "steps": 1, "batch_size": 10**6, "optimizer": "sgd", "lr": 0.01})
+    few = audit(config, canaries=40, material=material(300), claim=4.0)
+    q = 0.05 ** (1 / few.guesses)
+    assert few.reach == pytest.approx(math.log(q / (1 - q)), abs=0.05)  # and delta
+    assert few.blunt
+    assert not few.broken
+    assert "says nothing about the claim" in few.in_words()[-1]
+    protected(CLEAR)
+    assert [found(CLEAR, count).blunt for count in (50, 300)] == [True, False]
+
+
 @pytest.mark.parametrize("z", [CLEAR, FAINT])
 def test_noise_that_is_halved_is_caught(protected: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, z: float):
     drawn, sizes = noise.Noise.draw, {"canaries": 50, "columns": 100, "repeats": 60}

@@ -6,12 +6,14 @@ promises to hold against such a one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import grad, vmap
@@ -33,10 +35,15 @@ MOST = 1 << 29
 class Attacker:
     """Collects evidence round by round, and scores canaries by it: the higher, the more likely is one in.
 
-    In a round the client's model moves by -M ~ rate * (sum over canaries of a_i g_i + noise), where a_i is canary i's
-    coin and g_i its clipped gradient where the round started; what the server could foresee is projected out of both.
-    Over all rounds K = sum G G^T and b = sum G M are all that is needed to estimate a: as a ridge regression,
-    a = (K + r)^-1 b. A plain inner product, b, would take a canary for another one with a similar gradient.
+    In a round the client's model moves by -M ~ rate * (sum over canaries of a_i g_i + noise) + sum of c_j f_j, where
+    a_i is canary i's coin, g_i its clipped gradient where the round started, and f_j are directions that the server
+    knows and the client may follow: to and from models, and controls. How far it follows each, c_j, is estimated too:
+    the last model's way is nearly this one's, so that to project it out would take the coins along. What other samples
+    do, and canaries on average, is projected out of all.
+
+    With G the rows g_i and f_j, K = sum G G^T and b = sum G M over all rounds are all that is needed to estimate a and
+    c: as a ridge regression, (K + r)^-1 b. A plain inner product, b, would take a canary for another one with a similar
+    gradient.
     """
 
     def __init__(self, method: Method, trainer: Trainer, first: Rows, others: Clients, canaries: Canaries) -> None:
@@ -53,16 +60,19 @@ class Attacker:
         self.x, self.y = pool.to(others.x.device).samples(everyone)
         self.own: dict[str, Rows] = {"": first}
         """The models that the client sent last, by their names; before them the first one, which all know."""
+        self.count, self.directions = count, list[str]()  # m, and the names of f_j
         self.alike = torch.zeros((count, count), dtype=torch.float64, device=others.x.device)  # K
         self.along = torch.zeros(count, dtype=torch.float64, device=others.x.device)  # b
 
     def look(self, message: Message, reply: Message) -> bool:
         """Take in what a client got and what it sent in one round, each of height one; return if a model was sent."""
-        known = [rows.params for _, rows in self._models(message)] + [rows.params for rows in self.own.values()]
+        known = {f"got {name}": rows.params for name, rows in self._models(message)}
+        known |= {f"sent {name}": rows.params for name, rows in self.own.items()}
         sent = {name: rows for name, rows in self._models(reply) if name not in self.method.changes}
         for name, rows in sent.items():
             start = min(self._starts(name, message), key=lambda each: float((rows.params - each.params).norm()))
-            self._note(start, (start.params - rows.params)[0], known)
+            ways = {f"{name} along {entry}": (params, params - start.params) for entry, params in known.items()}
+            self._note(start, (start.params - rows.params)[0], ways)
         for name in self.method.changes:  # their sum is what the client keeps, and corrects its steps by
             before = self.own.get(name)
             self.own[name] = reply[name] if before is None else Rows.of(before.params + reply[name].params)
@@ -80,15 +90,25 @@ class Attacker:
         starts = [rows for entry, rows in self._models(message) if fnmatch(entry, wanted)]
         return starts if starts and not self.method.remembers else [*starts, self.own.get(name, self.own[""])]
 
-    def _note(self, start: Rows, moved: Tensor, foreseen: list[Tensor]) -> None:
-        """Add a round to the evidence."""
+    def _note(self, start: Rows, moved: Tensor, ways: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """Add a round to the evidence; `ways` are what is known by its name, as it is and as seen from the start."""
         mine = self.others.samples(self.others.train[0])
         others = torch.stack([each.sum(0) for each in self._gradients(start, *mine)]).sum(0, keepdim=True)
         gradients = torch.cat(list(self._gradients(start, self.x, self.y)))
-        basis = span(torch.cat([*foreseen, others, gradients.mean(0, keepdim=True)]))
-        gradients -= (gradients @ basis.T) @ basis
-        self.alike += (gradients @ gradients.T).double()
-        self.along += (gradients @ moved).double()
+        basis = span(torch.cat([others, gradients.mean(0, keepdim=True)]))
+        rows = torch.cat([gradients, *itertools.chain.from_iterable(ways.values())])
+        rows -= (rows @ basis.T) @ basis
+        places = torch.tensor([*range(self.count), *self._places(ways)], device=rows.device)
+        self.alike[places[:, None], places] += (rows @ rows.T).double()
+        self.along[places] += (rows @ moved).double()
+
+    def _places(self, ways: Iterable[str]) -> list[int]:
+        """Return where the two directions of each way are in K and b, which grow when one is new."""
+        self.directions += [way for way in ways if way not in self.directions]
+        more = self.count + 2 * len(self.directions) - len(self.along)
+        self.alike, self.along = F.pad(self.alike, (0, more, 0, more)), F.pad(self.along, (0, more))
+        first = [self.count + 2 * self.directions.index(way) for way in ways]
+        return [place for one in first for place in (one, one + 1)]
 
     def _gradients(self, start: Rows, x: Tensor, y: Tensor) -> Iterator[Tensor]:
         """Yield the clipped gradients of samples at a model, some at a time."""
@@ -99,8 +119,16 @@ class Attacker:
             yield sample_gradients(self.trainer, start, x[here], y[here], None if privacy is None else privacy.clip)
 
     def scores(self) -> NDArray[np.float64]:
-        """Return how likely each canary is in, `(m,)`: any scale, the higher the likelier."""
-        return ridge(self.alike.cpu(), self.along.cpu()).numpy()
+        """Return how likely each canary is in, `(m,)`: any scale, the higher the likelier.
+
+        A direction is taken to be as long as all canaries' gradients together, so that it may explain as much as they.
+        """
+        alike, along = self.alike.cpu(), self.along.cpu()
+        lengths = alike.diagonal().sqrt()
+        whole = lengths[: self.count].norm()
+        scale = torch.where(lengths > 0, whole / lengths, 0.0)
+        scale[: self.count] = 1.0
+        return ridge(scale[:, None] * alike * scale, scale * along)[: self.count].numpy()
 
 
 def ridge(alike: Tensor, along: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ class Audit:
     bound: float  # the larger of the two
     bound_of_any: float  # whatever the mechanism is: Steinke et al.
     bound_of_gaussian: float | None  # for steps like the claimed ones, with other noise: Mahloujifar et al.
+    reach: float | None  # the bound if every guess had been right; None where nothing is claimed
     canaries: int
     inside: int
     guesses: int
@@ -33,9 +34,14 @@ class Audit:
         """Whether more has leaked than was claimed."""
         return self.claimed is not None and self.bound > self.claimed
 
+    @property
+    def blunt(self) -> bool:
+        """Whether not even an attacker who knows every coin could refute the claim by so few guesses."""
+        return self.claimed is not None and self.reach is not None and self.reach <= self.claimed
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, which knows no infinity."""
-        values = {**asdict(self), "broken": self.broken}
+        values = {**asdict(self), "broken": self.broken, "blunt": self.blunt}
         return {k: "inf" if v == math.inf else None if v != v else v for k, v in values.items()}
 
     def in_words(self) -> list[str]:
@@ -61,5 +67,12 @@ class Audit:
                 *lines,
                 f"The promise is BROKEN: epsilon {self.claimed:.2f} is claimed, and at least {self.bound:.2f} leaks "
                 f"({sure}). Do not let this silo's models leave.",
+            ]
+        if self.blunt:
+            return [
+                *lines,
+                f"This says nothing about the claim: if all {self.guesses} guesses had been right, the bound would be "
+                f"{self.reach:.2f}, and {self.claimed:.2f} is claimed. Take more canaries (--canaries), or repeat it "
+                "(--repeats).",
             ]
         return [*lines, "No leak beyond the claim was found. That is no proof that there is none: the account is."]

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,28 +44,25 @@ class Played:
 
 
 def judged(config: RunConfig, runs: Sequence[Played], claim: float | None, confidence: float) -> Audit:
-    """Return what the scores of runs show, given the coins."""
-    delta, mistake = config.dp_delta, 1 - confidence
-    guesses = sum_of(guessed(run.scores, run.inside) for run in runs)
-    claimed, gaussian = claim, None
+    """Return what the scores of runs show, given the coins, and what they could have shown at most."""
+    spent = None
     if config.private and claim is None:
-        spent = max((run.spent for run in runs), key=lambda each: account.epsilon(each, delta))
-        claimed = account.epsilon(spent, delta)
-        share = min(TOP, max((event.rate for event in spent), default=1.0) / 2)
-        top = sum_of(guessed_in(run.scores, run.inside, share) for run in runs)
-        shares = [guessed(run.scores, run.inside, 1.0).share for run in runs]
-        gaussian = gaussian_bound([guesses, top], shares, spent, delta, mistake * (1 - ANY_KIND))
-        mistake *= ANY_KIND
-    any_kind = epsilon_bound(guesses, delta, mistake)
+        spent = max((run.spent for run in runs), key=lambda each: account.epsilon(each, config.dp_delta))
+        claim = account.epsilon(spent, config.dp_delta)
+    guesses = sum_of(guessed(run.scores, run.inside) for run in runs)
+    any_kind, gaussian = lower_bounds(runs, spent, config.dp_delta, 1 - confidence)
+    knowing = [replace(run, scores=run.inside.astype(float)) for run in runs]  # an attacker who has seen the coins
+    reach = None if claim is None else _larger(*lower_bounds(knowing, spent, config.dp_delta, 1 - confidence))
     return Audit(
         client=runs[0].client,
         method=config.method.name,
         rounds=config.rounds,
-        claimed=claimed,
-        delta=delta,
-        bound=max(any_kind, gaussian or 0.0),
+        claimed=claim,
+        delta=config.dp_delta,
+        bound=_larger(any_kind, gaussian),
         bound_of_any=any_kind,
         bound_of_gaussian=gaussian,
+        reach=reach,
         canaries=guesses.canaries,
         inside=int(sum(run.inside.sum() for run in runs)),
         guesses=guesses.made,
@@ -75,6 +72,24 @@ def judged(config: RunConfig, runs: Sequence[Played], claim: float | None, confi
         repeats=len(runs),
         leaves=all(run.leaves for run in runs),
     )
+
+
+def lower_bounds(
+    runs: Sequence[Played], spent: Spending | None, delta: float, mistake: float
+) -> tuple[float, float | None]:
+    """Return the lower bounds of epsilon that runs show: of any mechanism, and of steps like those that were spent."""
+    guesses = sum_of(guessed(run.scores, run.inside) for run in runs)
+    if spent is None:
+        return epsilon_bound(guesses, delta, mistake), None
+    share = min(TOP, max((event.rate for event in spent), default=1.0) / 2)
+    top = sum_of(guessed_in(run.scores, run.inside, share) for run in runs)
+    shares = [guessed(run.scores, run.inside, 1.0).share for run in runs]
+    gaussian = gaussian_bound([guesses, top], shares, spent, delta, mistake * (1 - ANY_KIND))
+    return epsilon_bound(guesses, delta, mistake * ANY_KIND), gaussian
+
+
+def _larger(any_kind: float, gaussian: float | None) -> float:
+    return max(any_kind, gaussian or 0.0)
 
 
 def sum_of(guesses: Iterable[Guesses]) -> Guesses:
