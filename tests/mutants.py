@@ -103,7 +103,7 @@ MUTANTS = (
         "runs/audit/attack.py",
         "rows -= (rows @ basis.T) @ basis",
         "rows = rows * basis.any()",
-        "tests/runs/audit/test_audit.py -k 'honest_clients_pass and scaffold'",
+        "tests/runs/audit/test_audit.py -k 'same_way and scaffold'",
     ),
     Mutant(
         "runs/audit/attack.py",

@@ -6,7 +6,6 @@ promises to hold against such a one.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -22,7 +21,7 @@ from fedamp.data.clients import Clients
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
-from fedamp.rows import Message, Rows
+from fedamp.rows import Message, Rows, double_blocks
 from fedamp.runs.audit.canaries import Canaries
 from fedamp.training.trainer import Trainer
 
@@ -30,6 +29,10 @@ AT_ONCE = 1 << 24
 """Entries of the gradients that are taken at once."""
 MOST = 1 << 29
 """Entries of all canaries' gradients: they take 2 GiB."""
+
+
+CLEARLY = 2.0
+"""Times the least distance of a start from where its training ended, up to which it is not ruled out."""
 
 
 class Attacker:
@@ -70,8 +73,12 @@ class Attacker:
         known |= {f"sent {name}": rows.params for name, rows in self.own.items()}
         sent = {name: rows for name, rows in self._models(reply) if name not in self.method.changes}
         for name, rows in sent.items():
-            start = min(self._starts(name, message), key=lambda each: float((rows.params - each.params).norm()))
-            ways = {f"{name} along {entry}": (params, params - start.params) for entry, params in known.items()}
+            starts = self._starts(name, message)
+            away = {entry: float((rows.params - each.params).norm()) for entry, each in starts.items()}
+            # What came with the message, unless another is clearly nearer.
+            origin = next(entry for entry, distance in away.items() if distance <= CLEARLY * min(away.values()))
+            start, way = starts[origin], f"{name} from {origin} along"
+            ways = {f"{way} {entry}": _way(start.params, params) for entry, params in known.items()}
             self._note(start, (start.params - rows.params)[0], ways)
         for name in self.method.changes:  # their sum is what the client keeps, and corrects its steps by
             before = self.own.get(name)
@@ -84,31 +91,33 @@ class Attacker:
         columns = self.own[""].params.shape[1]
         return [(name, rows) for name, rows in message.items() if rows.params.shape[1] == columns]
 
-    def _starts(self, name: str, message: Message) -> list[Rows]:
+    def _starts(self, name: str, message: Message) -> dict[str, Rows]:
         """Return the models from which one that was sent may have been trained, by what is known of the method."""
         wanted = self.method.answers.get(name, name)
-        starts = [rows for entry, rows in self._models(message) if fnmatch(entry, wanted)]
-        return starts if starts and not self.method.remembers else [*starts, self.own.get(name, self.own[""])]
+        starts = {entry: rows for entry, rows in self._models(message) if fnmatch(entry, wanted)}
+        return (
+            starts if starts and not self.method.remembers else {**starts, "its own": self.own.get(name, self.own[""])}
+        )
 
-    def _note(self, start: Rows, moved: Tensor, ways: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-        """Add a round to the evidence; `ways` are what is known by its name, as it is and as seen from the start."""
+    def _note(self, start: Rows, moved: Tensor, ways: Mapping[str, Tensor]) -> None:
+        """Add a round to the evidence; `ways` are the directions f_j by their names, `(1, d)` each."""
         mine = self.others.samples(self.others.train[0])
         others = torch.stack([each.sum(0) for each in self._gradients(start, *mine)]).sum(0, keepdim=True)
         gradients = torch.cat(list(self._gradients(start, self.x, self.y)))
         basis = span(torch.cat([others, gradients.mean(0, keepdim=True)]))
-        rows = torch.cat([gradients, *itertools.chain.from_iterable(ways.values())])
+        rows = torch.cat([gradients, *ways.values()])
         rows -= (rows @ basis.T) @ basis
         places = torch.tensor([*range(self.count), *self._places(ways)], device=rows.device)
-        self.alike[places[:, None], places] += (rows @ rows.T).double()
-        self.along[places] += (rows @ moved).double()
+        for _, (part, step) in double_blocks(rows, moved[None]):  # rows may be nearly the same
+            self.alike[places[:, None], places] += part @ part.T
+            self.along[places] += part @ step[0]
 
     def _places(self, ways: Iterable[str]) -> list[int]:
-        """Return where the two directions of each way are in K and b, which grow when one is new."""
+        """Return where directions are in K and b, which grow when one is new."""
         self.directions += [way for way in ways if way not in self.directions]
-        more = self.count + 2 * len(self.directions) - len(self.along)
+        more = self.count + len(self.directions) - len(self.along)
         self.alike, self.along = F.pad(self.alike, (0, more, 0, more)), F.pad(self.along, (0, more))
-        first = [self.count + 2 * self.directions.index(way) for way in ways]
-        return [place for one in first for place in (one, one + 1)]
+        return [self.count + self.directions.index(way) for way in ways]
 
     def _gradients(self, start: Rows, x: Tensor, y: Tensor) -> Iterator[Tensor]:
         """Yield the clipped gradients of samples at a model, some at a time."""
@@ -129,6 +138,15 @@ class Attacker:
         scale = torch.where(lengths > 0, whole / lengths, 0.0)
         scale[: self.count] = 1.0
         return ridge(scale[:, None] * alike * scale, scale * along)[: self.count].numpy()
+
+
+def _way(start: Tensor, known: Tensor) -> Tensor:
+    """Return the direction that something known stands for: from the start to a model, or a control as it is.
+
+    Models lie near each other, and controls near 0.
+    """
+    from_start = known - start
+    return from_start if from_start.norm() < known.norm() else known
 
 
 def ridge(alike: Tensor, along: Tensor) -> Tensor:
