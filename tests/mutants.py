@@ -174,8 +174,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/app.py",
-        "if not self.private and self.privacy.path.exists() and",
-        "if self.private and self.privacy.path.exists() and",
+        "if not self.private and (promised",
+        "if self.private and (promised",
         "tests/federation/test_privacy_leaving.py -k nobody_asks",
     ),
     Mutant(
@@ -201,6 +201,18 @@ MUTANTS = (
         "kept = None if found.unprotected else old.limit",
         "kept = None",
         "tests/federation/test_privacy_wishes.py -k restart_keeps",
+    ),
+    Mutant(
+        "federation/silo/privacy_ledger.py",
+        "return not self.path.exists() and Ledger(self.folder).private",
+        "return False",
+        "tests/federation/test_privacy_wishes.py -k lost_with_its_ledger",
+    ),
+    Mutant(
+        "federation/silo/ledger.py",
+        '{**self._read(), "rounds": self.trained + 1}',
+        '{"rounds": self.trained + 1}',
+        "tests/federation/test_privacy_wishes.py -k lost_with_its_ledger",
     ),
     # asked for the same again, and out
     Mutant(

@@ -241,6 +241,21 @@ def test_a_silo_without_its_ledger_does_not_train(tmp_path):
     assert [line["absent"] for line in lines if line["round"] == 3 and "absent" in line] == [{"silo-1": LOST}]
 
 
+def test_a_silo_without_its_ledger_does_not_train_unprotected_either(tmp_path):
+    data = write_silos(tmp_path / "data")
+    local = Local(tmp_path, plan_of(data, rounds=2), data)
+    protect(local, 1)
+    local.serve(rounds=1)
+    PrivacyLedger(local.houses[1].folder).path.unlink()
+    local.houses[1] = replace(local.houses[1], private=False)
+    local.serve()
+    lines = read_lines(tmp_path / "record/rounds.jsonl")
+    assert [line["absent"] for line in lines if line["round"] == 2] == [{"silo-1": LOST}]
+    PrivacyLedger(local.houses[1].folder).give_up_gone()
+    record = local.serve(rounds=3)
+    assert record.state.standing(local.federation.members[1].key).accepted == 3
+
+
 def test_a_promise_is_kept_even_if_nobody_asks_for_it_any_more(tmp_path):
     data = write_silos(tmp_path / "data")
     local = Local(tmp_path, plan_of(data, rounds=2), data)

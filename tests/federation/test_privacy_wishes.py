@@ -145,6 +145,56 @@ def test_a_promise_is_not_lost_by_leaving_out_a_flag(settled):
     assert "no epsilon bounds what is spent" in settled.said
 
 
+@pytest.mark.parametrize("lost", ["privacy.json", "privacy.json*"])
+def test_a_promise_is_not_lost_with_its_ledger(settled, lost):
+    """Also not with the lock beside it."""
+    settled(epsilon=3.0, spent="0")
+    Ledger(settled.bundle / "run").count()
+    for path in (settled.bundle / "run").glob(lost):
+        path.unlink()
+    with pytest.raises(UserError, match=r"is gone, and promises privacy, .* --dp-spent EPSILON. Or give .* --unprot"):
+        settled()
+    with pytest.raises(UserError, match="counts 1 rounds that left before"):
+        settled(epsilon=3.0, spent="0")
+    assert settled(epsilon=3.0, spent="1.5").account().before.epsilon == 1.5
+    settled.ledger.path.unlink()
+    settled(unprotected=True)
+    assert not settled.private
+    assert "warning: what leaves is not protected" in settled.said
+    settled()
+    assert not settled.ledger.path.exists()
+    settled(epsilon=3.0, spent="1.5")
+    settled.ledger.path.unlink()
+    with pytest.raises(UserError, match="promises privacy"):
+        settled()
+
+
+def test_a_ledger_that_is_gone_is_told_where_people_look(federation, tmp_path, fedamp_command):
+    bundle, data = federation / "bundles" / NAMES[0], silo_data(tmp_path / "own.npz")
+    ledger = PrivacyLedger(bundle / "run")
+    ledger.begin(replace(PROMISE, limit=3.0), Before(), A_STEP)
+    ledger.path.unlink()
+    words = f"{ledger.path} is gone, and promises privacy, which what leaves now would not have; put the newest copy in"
+    for command in (
+        ("up", bundle, "--data", data),
+        ("privacy", bundle),
+        ("privacy", bundle, "--json"),
+        ("status", bundle),
+    ):
+        code, _, err = fedamp_command("silo", *command)
+        assert code == 2
+        assert err.startswith(f"fedamp: {words}")
+        assert err.count("\n") == 1
+    code, out, _ = fedamp_command("silo", "check", bundle, "--data", data, "--offline")
+    assert code == 2
+    assert f"fault  privacy     {words}" in out
+    code, out, _ = fedamp_command(
+        "silo", "check", bundle, "--data", data, "--offline", "--dp-noise", "3", "--dp-spent", "1"
+    )
+    assert code == 0
+    assert "would be promised" in out
+
+
 def test_without_wishes_nothing_is_written(settled):
     settled()
     settled(unprotected=True)

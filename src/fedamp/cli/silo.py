@@ -213,7 +213,7 @@ def silo_privacy(bundle: Bundle, as_json: AsJson = False) -> None:
     from fedamp.federation.silo import privacy_words
     from fedamp.federation.silo.privacy_ledger import PrivacyLedger
 
-    account = PrivacyLedger(bundle / "run").read()
+    account = PrivacyLedger(bundle / "run").promised()
     if as_json:
         return say(json.dumps(None if account is None else privacy_words.in_numbers(account), allow_nan=False))
     for line in [privacy_words.NOTHING_PROMISED] if account is None else privacy_words.in_words(account):

@@ -55,7 +55,7 @@ class House:
 
     def open(self, theirs: Any) -> Silo:
         """Return the silo, ready to train; one that has promised to protect its samples does so or stays closed."""
-        if not self.private and self.privacy.path.exists() and self.privacy.account().unprotected is None:
+        if not self.private and (promised := self.privacy.promised()) and promised.unprotected is None:
             raise UnwillingError(
                 EXPOSED, f"{self.privacy.path} promises privacy, and `silo up` was not told to keep it"
             )

@@ -67,7 +67,7 @@ def overview(bundle: Path) -> dict[str, Any]:
 
 def _privacy(run: Path) -> dict[str, Any] | None:
     """Return what is promised about samples, spent and left, without the rounds; None if nothing is promised."""
-    account = PrivacyLedger(run).read()
+    account = PrivacyLedger(run).promised()
     if account is None:
         return None
     numbers = in_numbers(account)

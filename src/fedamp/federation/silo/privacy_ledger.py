@@ -3,7 +3,8 @@
 run/privacy.json   a round is in it before anything of the round is used or leaves, so that it never holds less than
                    what left, whenever the machine stops; no server, restart or repeated round can take from it
 
-Only `fedamp silo up` begins one (`protection`): a silo that has lost its ledger waits for its operator.
+Only `fedamp silo up` begins one (`protection`): a silo that has lost its ledger waits for its operator. That there was
+one stands in run/ledger.json, which nobody moves away with it and nobody takes for a leftover, as a lock.
 """
 
 from __future__ import annotations
@@ -50,17 +51,29 @@ class PrivacyLedger:
             return None if found is None else Account.of(found)
         except (UserError, KeyError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise UserError(f"{self.path} can't be read ({reason}); {CURE}") from None
+            raise UnwillingError(LOST, f"{self.path} can't be read ({reason}); {CURE}") from None
 
     def account(self) -> Account:
         """Return the account; a silo that has none can't say what it may still spend."""
-        try:
-            found = self.read()
-        except UserError as error:
-            raise UnwillingError(LOST, str(error)) from None
+        found = self.read()
         if found is None:
             raise UnwillingError(LOST, f"{self.path} is not there; {CURE}")
         return found
+
+    @property
+    def gone(self) -> bool:
+        """Whether a ledger was begun here that is not here any more."""
+        return not self.path.exists() and Ledger(self.folder).private
+
+    def promised(self) -> Account | None:
+        """Return the account, or None if nothing was ever promised; a promise stands also if its ledger is gone."""
+        if self.gone:
+            raise UnwillingError(
+                LOST,
+                f"{self.path} is gone, and promises privacy, which what leaves now would not have; {CURE}. Or give the "
+                "promise up for good: fedamp silo up --unprotected",
+            )
+        return self.read()
 
     # -- by the operator -------------------------------------------------------------------------------------------
 
@@ -69,11 +82,14 @@ class PrivacyLedger:
         with self._locked():
             if self.path.exists():
                 raise UserError(f"{self.path} is there already; expected none")
-            self._write(Account(promise, before, expected, counted=Ledger(self.folder).trained))
+            rounds = Ledger(self.folder)
+            rounds.note_private(True)  # first: a ledger that nobody would miss must never be there
+            self._write(Account(promise, before, expected, counted=rounds.trained))
 
     def promise(self, promise: Promise) -> None:
         """Promise something else from now on; what was spent stays."""
         with self._locked():
+            Ledger(self.folder).note_private(True)  # if run/ledger.json was moved away
             self._write(self.account().with_promise(promise, now()))
 
     def give_up(self) -> None:
@@ -82,6 +98,11 @@ class PrivacyLedger:
             moment, account = now(), self.account()
             if account.unprotected is None:
                 self._write(account.noting(moment, "unprotected and unlimited from then on", unprotected=moment))
+
+    def give_up_gone(self) -> None:
+        """Miss a ledger that is gone no more, as the operator wishes: nothing is promised from now on."""
+        with self._locked():
+            Ledger(self.folder).note_private(False)
 
     # -- by each round ---------------------------------------------------------------------------------------------
 

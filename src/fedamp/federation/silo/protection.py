@@ -30,11 +30,10 @@ Say = Callable[[str], None]
 def settle(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, say: Say) -> bool:
     """Bring the ledger in line with the wishes, and return whether samples are protected; refuse what contradicts."""
     ledger = PrivacyLedger(folder)
-    found = ledger.read()
     if not wishes.private:
-        return _without(ledger, found, wishes, say)
+        return _without(ledger, wishes, say)
     wished = intended(silo_config, folder, data, wishes, say)
-    if found is None:
+    if ledger.read() is None:
         ledger.begin(wished.promise, wished.before, wished.expected)
     else:
         ledger.promise(wished.promise)
@@ -57,8 +56,13 @@ def intended(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, 
     return found.with_promise(_changed(ledger, found, wishes, say), now())
 
 
-def _without(ledger: PrivacyLedger, found: Account | None, wishes: Wishes, say: Say) -> bool:
+def _without(ledger: PrivacyLedger, wishes: Wishes, say: Say) -> bool:
     """Let a silo go on without protection, if nothing was promised, or its operator gives up what was."""
+    if ledger.gone and wishes.unprotected:
+        ledger.give_up_gone()
+        say(f"warning: what leaves is not protected; {ledger.path} is gone, so that nothing says what was promised")
+        return False
+    found = ledger.promised()
     if found is None:
         return False
     if found.unprotected is None and not wishes.unprotected:
