@@ -214,6 +214,18 @@ MUTANTS = (
         '{"rounds": self.trained + 1}',
         "tests/federation/test_privacy_wishes.py -k lost_with_its_ledger",
     ),
+    Mutant(
+        "federation/silo/protection.py",
+        ', ("delta", old.delta, promise.delta):',
+        ",:",
+        "tests/federation/test_privacy_wishes.py -k weaker_promise",
+    ),
+    Mutant(
+        "federation/silo/protection.py",
+        "    if promise != found.promise:\n",
+        "    if False:\n",
+        "tests/federation/test_privacy_wishes.py -k weaker_promise",
+    ),
     # asked for the same again, and out
     Mutant(
         "federation/silo/round.py",

@@ -128,6 +128,31 @@ def test_a_restart_keeps_the_noise_and_the_account(settled):
     assert given.spending == first.expected
 
 
+def test_a_weaker_promise_is_said(settled):
+    """A larger delta pays for more rounds just as a larger epsilon does."""
+    settled(epsilon=3.0, spent="0")
+    settled(epsilon=3.0, delta=1e-6, clip=0.5)
+    assert "warning" not in settled.said
+    settled(epsilon=3.0, delta=0.004)
+    assert "warning: delta 1e-06 was promised so far, and from now on it is 0.004: more than whoever" in settled.said
+    assert settled.said.count("warning") == 1
+    settled(epsilon=4.0, delta=0.004)
+    assert "warning: epsilon 3 was promised so far, and from now on it is 4: more than whoever" in settled.said
+    assert settled.said.count("warning") == 1
+    settled(noise=500.0, delta=0.2)
+    assert "warning: delta 0.004 was promised so far, and from now on it is 0.2" in settled.said
+    assert "warning: dp_delta is 0.2, and able has up to" in settled.said
+    assert "warning: noise drowns what able could learn" in settled.said
+    settled(epsilon=4.0)
+    assert "warning" not in settled.said
+
+
+def test_without_a_limit_no_delta_was_promised(settled):
+    settled(noise=2.0, spent="0")
+    settled(noise=2.0, delta=0.001)
+    assert "warning" not in settled.said
+
+
 def test_a_promise_is_not_lost_by_leaving_out_a_flag(settled):
     settled(epsilon=3.0, spent="0")
     with pytest.raises(UserError, match=r"promises privacy.*keep the promise with --dp-epsilon 3, or give it up"):

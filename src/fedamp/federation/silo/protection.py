@@ -21,7 +21,7 @@ from fedamp.federation.silo.privacy_account import Account, Promise
 from fedamp.federation.silo.privacy_ledger import CURE, PrivacyLedger
 from fedamp.federation.silo.privacy_wishes import Wishes
 from fedamp.federation.silo.privacy_words import left_text, spent_text, status_text
-from fedamp.federation.silo.round import MEMORY, open_silo
+from fedamp.federation.silo.round import MEMORY, Silo, open_silo
 from fedamp.privacy import account
 
 Say = Callable[[str], None]
@@ -53,7 +53,10 @@ def intended(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, 
     found = ledger.read()
     if found is None:
         return _begun(silo_config, ledger, data, wishes, say)
-    return found.with_promise(_changed(ledger, found, wishes, say), now())
+    promise = _changed(ledger, found, wishes, say)
+    if promise != found.promise:
+        _advise(open_silo(silo_config, data, folder, private=True), promise, say)
+    return found.with_promise(promise, now())
 
 
 def _without(ledger: PrivacyLedger, wishes: Wishes, say: Say) -> bool:
@@ -110,10 +113,14 @@ def _begun(silo_config: SiloConfig, ledger: PrivacyLedger, data: Path, wishes: W
     if rounds is not None and left is not None:
         noise = noise_for(planned(silo, rounds), left, delta)
     assert noise is not None, "noise is given, or found for an epsilon"
-    for text in advice(silo, delta, clip, noise):
+    promise = Promise(wishes.epsilon, delta, clip, noise, rounds)
+    _advise(silo, promise, say)
+    return Account(promise, before, account.scaled(planned(silo, 1), noise))
+
+
+def _advise(silo: Silo, promise: Promise, say: Say) -> None:
+    for text in advice(silo, promise.delta, promise.clip, promise.noise):
         say(f"warning: {text}")
-    expected = account.scaled(planned(silo, 1), noise)
-    return Account(Promise(wishes.epsilon, delta, clip, noise, rounds), before, expected)
 
 
 def _changed(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) -> Promise:
@@ -138,17 +145,20 @@ def _changed(ledger: PrivacyLedger, found: Account, wishes: Wishes, say: Say) ->
             f"--dp-rounds is {wishes.rounds}, but the noise, {old.noise:.4g}, {how} and stays; leave --dp-rounds "
             "out, or give other noise with --dp-noise"
         )
-    if wishes.epsilon is not None and old.limit is not None and wishes.epsilon > old.limit:
-        say(
-            f"warning: epsilon {old.limit:g} was promised so far, and from now on it is {wishes.epsilon:g}: more than "
-            "whoever agreed to the first figure was told"
-        )
     # Without --dp-epsilon the limit stays: nobody loses it by leaving out a flag. What left unprotected has none.
     kept = None if found.unprotected else old.limit
-    return Promise(
+    promise = Promise(
         limit=kept if wishes.epsilon is None else wishes.epsilon,
         delta=old.delta if wishes.delta is None else wishes.delta,
         clip=old.clip if wishes.clip is None else wishes.clip,
         noise=old.noise if wishes.noise is None else wishes.noise,
         rounds=old.rounds if wishes.noise in (None, old.noise) else None,
     )
+    if old.limit is not None and promise.limit is not None:
+        for name, was, will in ("epsilon", old.limit, promise.limit), ("delta", old.delta, promise.delta):
+            if will > was:
+                say(
+                    f"warning: {name} {was:g} was promised so far, and from now on it is {will:g}: more than whoever "
+                    "agreed to the first figure was told"
+                )
+    return promise
