@@ -226,6 +226,12 @@ MUTANTS = (
         "    if False:\n",
         "tests/federation/test_privacy_wishes.py -k weaker_promise",
     ),
+    Mutant(
+        "federation/silo/privacy_ledger.py",
+        "            account = replace(self.account(), accepted=accepted)\n            self._write(account)\n",
+        "            account = replace(self.account(), accepted=accepted)\n",
+        "tests/federation/test_privacy_ledger.py -k spent_before",
+    ),
     # asked for the same again, and out
     Mutant(
         "federation/silo/round.py",

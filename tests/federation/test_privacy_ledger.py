@@ -1,6 +1,7 @@
 """A silo's privacy ledger holds never less than what left, and only its operator changes what it promises."""
 
 import json
+import shutil
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -259,6 +260,24 @@ def test_an_older_copy_is_noticed(tmp_path, told_by):
     with pytest.raises(UnwillingError, match="not the newest") as refused:
         ledger.check(accepted=2 if told_by == "server" else 1)
     assert refused.value.public == LOST
+
+
+def test_an_older_copy_of_the_whole_folder_is_noticed_also_if_something_was_spent_before(tmp_path):
+    """Begun anew after round 3, by the server's count; then a backup from before its own first round is put back."""
+    run, backup = tmp_path / "run", tmp_path / "backup"
+    ledger = begun(run, Before(0.5, 1e-6), limit=None)
+    ledger.check()  # at the first contact, when nobody says what was accepted
+    ledger.check(accepted=3)
+    shutil.copytree(run, backup)
+    for k in (4, 5):
+        ledger.spend(k, ROUND)
+        Ledger(run).count()
+        ledger.check(accepted=k)
+    shutil.rmtree(run)
+    shutil.copytree(backup, run)
+    ledger.check(accepted=3)
+    with pytest.raises(UnwillingError, match=r"the server has this silo's reply of round 5, and the last .* is 3"):
+        ledger.check(accepted=5)
 
 
 def test_rounds_that_were_counted_before_it_began_are_not_missed(tmp_path):

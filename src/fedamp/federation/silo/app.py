@@ -71,7 +71,7 @@ class House:
         """What it has promised about its samples, and spent of it."""
         return PrivacyLedger(self.folder)
 
-    def check(self, accepted: int = 0) -> None:
+    def check(self, accepted: int | None = None) -> None:
         """Raise if it does not allow itself another round; the server has taken its reply of round `accepted`."""
         self.ledger.check()
         if self.private:

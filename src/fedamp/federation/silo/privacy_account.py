@@ -64,6 +64,7 @@ class Account:
     spent: float | None = 0.0  # epsilon when this was written; None: there was nobody to compute it
     unprotected: str | None = None  # since when replies have left without any protection, by the operator's consent
     counted: int = 0  # rounds that run/ledger.json had counted when this account began
+    accepted: int | None = None  # the round that the server had taken when it first asked since; None: not asked yet
 
     @property
     def spending(self) -> Spending:
@@ -152,6 +153,7 @@ class Account:
             "spent": self.spent,
             "unprotected": self.unprotected,
             "counted": self.counted,
+            "accepted": self.accepted,
         }
 
     @classmethod
@@ -167,6 +169,7 @@ class Account:
             spent=values["spent"],
             unprotected=values["unprotected"],
             counted=int(values.get("counted", 0)),
+            accepted=values.get("accepted"),
         )
 
 

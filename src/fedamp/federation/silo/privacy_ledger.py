@@ -106,21 +106,35 @@ class PrivacyLedger:
 
     # -- by each round ---------------------------------------------------------------------------------------------
 
-    def check(self, accepted: int = 0) -> None:
+    def check(self, accepted: int | None = None) -> None:
         """Raise if it is known that one more round would spend too much.
 
         And if a reply has left that the ledger does not know of, as one that was put back from an older copy: the
-        server has taken that of round `accepted`, or run/ledger.json has counted more rounds.
+        server has taken that of round `accepted`, if it said so, or run/ledger.json has counted more rounds.
         """
-        account = self.account()
+        account = self._heard(accepted)
         if account.unprotected is None and (missing := self._missing(account, accepted)):
             raise UnwillingError(LOST, f"{missing}; {self.path} is not the newest: {CURE}")
         _check(account, account.next_round, "the next round")
 
-    def _missing(self, account: Account, accepted: int) -> str:
+    def _heard(self, accepted: int | None) -> Account:
+        """Return the account, once it has noted which round the server had taken when it first asked.
+
+        Rounds until then are in what the operator stated as spent before; if that was nothing, there were none. So all
+        that an older copy lacks is known, unless the copy is from before this note: then it looks like a new ledger.
+        """
+        account = self.account()
+        if accepted is None or account.accepted is not None or account.rounds or not account.before.epsilon:
+            return account
+        with self._locked():
+            account = replace(self.account(), accepted=accepted)
+            self._write(account)
+            return account
+
+    def _missing(self, account: Account, accepted: int | None) -> str:
         """Return in words which rounds have left that the account does not know of, "" if none is known to have."""
-        known = max((each.round for each in account.rounds), default=0)
-        if accepted > known and (known or not account.before.epsilon):
+        known = max([account.accepted or 0, *(each.round for each in account.rounds)])
+        if accepted is not None and accepted > known:
             return f"the server has this silo's reply of round {accepted}, and the last one accounted for is {known}"
         trained, here = Ledger(self.folder).trained, account.counted + len(account.rounds)
         return f"{trained} rounds have left this silo, and {here} are accounted for" if trained > here else ""
