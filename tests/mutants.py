@@ -222,8 +222,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/protection.py",
-        "    if promise != found.promise:\n",
-        "    if False:\n",
+        "        if wished.promise != found.promise:\n",
+        "        if False:\n",
         "tests/federation/test_privacy_wishes.py -k weaker_promise",
     ),
     Mutant(
@@ -231,6 +231,12 @@ MUTANTS = (
         "            account = replace(self.account(), accepted=accepted)\n            self._write(account)\n",
         "            account = replace(self.account(), accepted=accepted)\n",
         "tests/federation/test_privacy_ledger.py -k spent_before",
+    ),
+    Mutant(
+        "federation/silo/protection.py",
+        "    finite_epsilon(wished, wished.next_round)\n",
+        "",
+        "tests/federation/test_privacy_wishes.py -k infinite",
     ),
     # asked for the same again, and out
     Mutant(

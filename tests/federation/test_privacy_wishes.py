@@ -232,6 +232,8 @@ def test_without_wishes_nothing_is_written(settled):
     [
         ({"epsilon": 0.0}, "--dp-epsilon is 0.0; expected a finite number above 0"),
         ({"noise": -1.0}, "--dp-noise is -1.0"),
+        ({"epsilon": 1.0, "clip": 1e300}, "--dp-clip is 1e\\+300; expected a number from 1e-06 to 1e\\+06"),
+        ({"epsilon": 1.0, "clip": 1e-300}, "--dp-clip is 1e-300; expected"),
         ({"epsilon": 1.0, "delta": 1.0}, "--dp-delta is 1.0"),
         ({"delta": 1e-5}, "--dp-delta without --dp-epsilon or --dp-noise"),
         ({"spent": "0"}, "--dp-spent without"),
@@ -404,6 +406,24 @@ def test_a_delta_that_is_too_large_and_noise_that_drowns_all_are_said(settled):
     settled(noise=500.0, delta=0.2, spent="0")
     assert "warning: dp_delta is 0.2, and able has up to" in settled.said
     assert "warning: noise drowns what able could learn" in settled.said
+
+
+def test_what_is_infinite_is_not_promised(settled, monkeypatch):
+    with pytest.raises(UserError, match=r"with noise 1e-05 .* epsilon is infinite, which .* more --dp-noise, say 1"):
+        settled(noise=1e-5, spent="0")
+    assert not settled.ledger.path.exists()
+    ledger = settled(noise=2.0, spent="0")
+    ledger.spend(1, ledger.account().expected)
+    before, endless = ledger.account(), Counter({Event(0.1, 1e-5): 1})
+    with pytest.raises(UserError, match="give a larger --dp-delta, say 1e-12"):
+        settled(noise=2.0, delta=1e-17)
+    assert ledger.account() == before
+    with pytest.raises(UserError, match="epsilon is infinite"):
+        ledger.spend(2, endless)
+    assert ledger.account() == replace(before, unfitting=endless)
+    monkeypatch.setattr("fedamp.privacy.account.available", lambda: False)  # then nobody can tell how much it is
+    settled(noise=1e-5)
+    assert "warning: noise of 1e-05 times the clip protects nobody" in settled.said
 
 
 def test_rows_so_few_that_one_more_would_move_others_can_not_be_protected(tmp_path):

@@ -138,6 +138,13 @@ def test_what_no_noise_can_reach_is_said():
         account.calibrate(steps((1.0, 1.0, 1)), 0, DELTA)
 
 
+@pytest.mark.parametrize("delta", [1e-15, 1e-17])
+def test_a_delta_that_no_noise_can_reach_is_said(delta):
+    with pytest.raises(UserError, match=rf"delta is {delta:g}, .* expected a larger one, say 1e-12"):
+        account.calibrate(steps((0.1, 1.0, 10)), 4.0, delta)
+    assert 1 < account.calibrate(steps((0.1, 1.0, 10), (0.2, 1.0, 10), (0.3, 1.0, 10)), 4.0, account.SMALL) < 3
+
+
 def test_without_the_library_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setattr(account, "available", lambda: False)
     account._one_step.cache_clear()

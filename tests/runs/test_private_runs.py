@@ -14,6 +14,7 @@ from fedamp.privacy import account
 from fedamp.privacy.promise import Privacy
 from fedamp.records.privacy import Promised, epsilon_now, rounded_up, spent_in
 from fedamp.records.reading import read_run
+from fedamp.report.privacy import privacy_note
 from fedamp.runs import protection
 from fedamp.runs.loop import play
 from fedamp.runs.setup import assemble
@@ -119,6 +120,15 @@ def test_who_spends_more_than_asked_is_warned(monkeypatch):
     assert len([text for text in result.warnings if "has spent more" in text]) == 3  # once for each client
 
 
+def test_next_to_no_noise_protects_nobody(tmp_path):
+    with pytest.warns(fedamp.FedampWarning, match="noise of 1e-05 times the clip protects nobody: epsilon is infinite"):
+        result = run(method="separate", dp_noise=1e-5, out=tmp_path / "run")
+    assert result.privacy.startswith("epsilon infinite at delta 1e-05")
+    assert privacy_note([read_run(tmp_path / "run")]).endswith(
+        "epsilon at most infinite at delta 1e-05 for every client's single samples (add or remove one)."
+    )
+
+
 def test_what_is_not_protected_says_nothing_of_it():
     result = run(method="separate")
     assert result.epsilon is result.privacy is result.facts.privacy is None
@@ -133,7 +143,10 @@ def test_what_is_not_protected_says_nothing_of_it():
         ({"dp_epsilon": 0}, "dp_epsilon is 0"),
         ({"dp_epsilon": math.inf}, "dp_epsilon is inf"),
         ({"dp_noise": -1}, "dp_noise is -1"),
-        ({"dp_epsilon": 1, "dp_clip": 0}, "dp_clip is 0"),
+        ({"dp_epsilon": 1, "dp_clip": 0}, "dp_clip is 0; expected a number from 1e-06 to 1e\\+06, about the length"),
+        ({"dp_epsilon": 1, "dp_clip": 1e300}, "dp_clip is 1e\\+300; expected"),
+        ({"dp_epsilon": 1, "dp_clip": 1e-300}, "dp_clip is 1e-300; expected"),
+        ({"dp_epsilon": 1, "dp_clip": math.nan}, "dp_clip is nan; expected"),
         ({"dp_epsilon": 1, "dp_delta": 0}, "dp_delta is 0"),
         ({"dp_epsilon": 1, "dp_delta": 1}, "dp_delta is 1; expected a number below 1"),
         ({"dp_epsilon": 1, "dp_noise": 1}, "but one follows from the other: leave one of them out"),
@@ -215,7 +228,9 @@ def test_epsilon_in_words():
     assert promised.words([3.991, 3.9999]).startswith("epsilon 4.00 at delta 1e-05 for every client's")
     assert promised.words([1.0, 2.5], ["a", "b"]).endswith("(add or remove one): a 1.00, b 2.50")
     assert promised.words([1.0] * 8 + [2.5]).endswith(": the most by client 8")
-    assert promised.words(None) == promised.words([None, 1.0])
+    assert promised.words(None).startswith("epsilon is not known: no library has counted it")
+    assert promised.words([None, 1.0]).startswith("epsilon 1.00 to infinite at delta 1e-05")  # as JSON has it
+    assert promised.words([None] * 2).startswith("epsilon infinite at delta 1e-05 for every client's")
     assert promised.plan == (
         "epsilon 4 at delta 1e-05: noise 1 to 2 times the clip of 1, each sample in a minibatch with a chance of 0.1"
     )

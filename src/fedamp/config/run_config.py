@@ -32,6 +32,8 @@ LATER = (
 is still the same run, in the same folder."""
 PRIVACY_DETAILS = ("dp_delta", "dp_clip")
 """How samples are protected, where `dp_epsilon` or `dp_noise` says that they are."""
+CLIPS = (1e-6, 1e6)
+"""Between which the clip makes sense: with less no model moves, with more noise is all there is, up to an overflow."""
 
 NO_MATTER = ("rows",)
 """Fields on which no number of a result depends. They are not written down: a run goes on with another one, and each
@@ -139,7 +141,10 @@ class RunConfig:
         1e-5, "The delta beside --dp-epsilon: well below 1 / samples of a client.", range="0 to 1", group=PRIVACY
     )
     dp_clip: float = about(
-        1.0, "The longest that the gradient of one sample may be; longer ones are cut.", range="above 0", group=PRIVACY
+        1.0,
+        "The longest that the gradient of one sample may be; longer ones are cut.",
+        range=f"{CLIPS[0]:g} to {CLIPS[1]:g}",
+        group=PRIVACY,
     )
     dp_noise: float | None = about(
         None,
@@ -303,7 +308,7 @@ class RunConfig:
         for name in ("dp_epsilon", "dp_noise"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name))
-        checks.positive("dp_clip", self.dp_clip)
+        check_clip("dp_clip", self.dp_clip)
         checks.positive("dp_delta", self.dp_delta)
         if self.dp_delta >= 1:
             raise UserError(f"dp_delta is {self.dp_delta:g}; expected a number below 1, well below 1 / samples")
@@ -369,6 +374,16 @@ class RunConfig:
             values[name] = {"name": choice.name, **parameters}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
         return plain
+
+
+def check_clip(what: str, value: object) -> None:
+    """Raise unless a gradient may be cut to this length."""
+    least, most = CLIPS
+    if not checks.is_number(value) or not least <= value <= most:
+        raise UserError(
+            f"{what} is {value!r}; expected a number from {least:g} to {most:g}, about the length of samples' "
+            "gradients: 1 is often fine"
+        )
 
 
 def check_protected(given: Mapping[str, Any]) -> None:

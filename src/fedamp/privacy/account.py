@@ -34,6 +34,8 @@ CLOSE = 1e-3
 """How near below its target a search for noise has to come, relative to it: one step less would not be noticed."""
 LEAST, MOST = 1e-3, 1e6
 """Between which a search looks for noise."""
+SMALL = 1e-12
+"""A delta that is certainly large enough for the library: it leaves out some 1e-15 at the tails."""
 LARGEST = 300.0  # of 1 / z^2 in an exponential
 MOST_POINTS = 1 << 16
 """Of the grid of one step: some 0.2 s. Steps with a rate below 1e-4 would take more, and are then counted too high."""
@@ -95,7 +97,7 @@ def calibrate(plan: Spending | Callable[[float], Spending], epsilon: float, delt
     check_delta(delta)
     if callable(plan):
         first = _about(frozenset(_that_count(plan(1.0)).items()), epsilon, delta)
-        return _search(lambda z: _epsilon(frozenset(_that_count(plan(z)).items()), delta), epsilon, first)
+        return _search(lambda z: _epsilon(frozenset(_that_count(plan(z)).items()), delta), epsilon, delta, first)
     return _calibrated(frozenset(_that_count(plan).items()), epsilon, delta)
 
 
@@ -127,7 +129,7 @@ def _calibrated(steps: Steps, epsilon: float, delta: float) -> float:
     if not plan:
         return 0.0
     first = _about(steps, epsilon, delta)
-    return _search(lambda z: _epsilon(frozenset(scaled(plan, z).items()), delta), epsilon, first)
+    return _search(lambda z: _epsilon(frozenset(scaled(plan, z).items()), delta), epsilon, delta, first)
 
 
 def _about(steps: Steps, epsilon: float, delta: float) -> float:
@@ -139,7 +141,7 @@ def _about(steps: Steps, epsilon: float, delta: float) -> float:
     return min(max(total * math.sqrt(2 * math.log(1.25 / delta)) / epsilon, 0.5), MOST)
 
 
-def _search(spends: Callable[[float], float], most: float, first: float) -> float:
+def _search(spends: Callable[[float], float], most: float, delta: float, first: float) -> float:
     """Return the least z whose epsilon is at most so much: between two that are known, log epsilon is a line of log z.
 
     The one that is returned was itself tried.
@@ -147,6 +149,11 @@ def _search(spends: Callable[[float], float], most: float, first: float) -> floa
     low, high = first / 2, first  # to become: epsilon(low) > most >= epsilon(high)
     while (found := spends(high)) > most:
         low, high = high, 2 * high
+        if high > 2 * MOST and math.isinf(found):  # delta is less than what the library leaves out at its tails
+            raise UserError(
+                f"delta is {delta:g}, and {LIBRARY} counts nothing as precisely as that; expected a larger one, say "
+                f"{SMALL:g}"
+            )
         if high > 2 * MOST:
             raise UserError(
                 f"no noise up to {MOST:g} spends as little as epsilon {most:g}; ask for more, or for fewer rounds"

@@ -13,7 +13,8 @@ from fedamp.records.client_names import client_name
 
 EPSILON, SPENT = "epsilon", "spent"
 """In a round's line: what all rounds so far come to, by client; and the steps of this round that it is computed from,
-by client: rate, noise and number of each kind."""
+by client: rate, noise and number of each kind. An epsilon of None is infinite, which JSON has no word for; where no
+library has counted, there is none at all."""
 LISTED = 8
 """Clients whose epsilons are listed, if they differ."""
 PROTECTS_NOBODY = (
@@ -56,7 +57,7 @@ class Promised:
 
     def words(self, spent: Sequence[float | None] | None, names: Sequence[str] | None = None) -> str:
         """Return what was spent in a sentence, by client where it is not the same for all."""
-        if not spent or any(each is None for each in spent):
+        if not spent:
             return f"epsilon is not known: no library has counted it ({self.plan})"
         values = [math.inf if each is None else each for each in spent]
         texts = [rounded_up(each) for each in values]
@@ -70,14 +71,16 @@ class Promised:
         return f"epsilon {least} to {most} {at}: {who}"
 
 
-def rounded_up(epsilon: float) -> str:
+def rounded_up(epsilon: float | None) -> str:
     """Return an epsilon with three digits, never less than it is.
 
     >>> rounded_up(3.9911), rounded_up(0.031201), rounded_up(4), rounded_up(0), rounded_up(12862), rounded_up(math.inf)
     ('4.00', '0.0313', '4.00', '0', '12,862', 'infinite')
     """
-    if epsilon == 0 or math.isinf(epsilon):
-        return "infinite" if epsilon else "0"
+    if epsilon is None or math.isinf(epsilon):
+        return "infinite"
+    if epsilon == 0:
+        return "0"
     if epsilon >= 100:
         return f"{math.ceil(epsilon):,}"
     digits = 2 - math.floor(math.log10(epsilon))

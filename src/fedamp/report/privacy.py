@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,7 @@ def _protected(name: str, trial: Trial) -> Protected:
 
 
 def _epsilon(spent: Sequence[float | None] | None, i: int) -> str:
-    mine = None if spent is None else spent[i]
-    return "not known" if mine is None else rounded_up(mine)
+    return "not known" if spent is None else rounded_up(spent[i])
 
 
 def privacy_note(records: Sequence[RunRecord]) -> str | None:
@@ -85,11 +85,11 @@ def privacy_note(records: Sequence[RunRecord]) -> str | None:
     private = [run for run in records if run.facts.privacy is not None]
     if not private:
         return None
-    spent = [each for run in private for each in epsilon_now(run.lines) or [None]]
+    found = [epsilon_now(run.lines) for run in private]
     promised = Promised.of(private[0].facts.privacy or {})
-    if any(each is None for each in spent):
+    if not all(found):
         return f"Samples were protected: {promised.words(None)}."
-    most = max(each for each in spent if each is not None)
+    most = max(math.inf if each is None else each for spent in found for each in spent or [])
     return (
         f"Samples were protected, in each run by the noise that its method takes: epsilon at most {rounded_up(most)} "
         f"at delta {promised.delta:g} for every client's single samples (add or remove one)."

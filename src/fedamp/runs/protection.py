@@ -86,7 +86,7 @@ def planned(
 
 
 def warnings_about(promised: Promised, clients: Clients, names: Sequence[str] | None) -> list[str]:
-    """Return what the user should know: a delta that is too large, noise that drowns all, a library that is missing."""
+    """Return what the user should know: delta too large, noise too large or next to none, a library that is missing."""
     found, sizes = [], [len(train) for train in clients.train]
     if many := [i for i, size in enumerate(sizes) if promised.delta * size >= 1]:
         found.append(
@@ -101,6 +101,11 @@ def warnings_about(promised: Promised, clients: Clients, names: Sequence[str] | 
             f"noise drowns what {_who(drowned, names)} could learn: it is up to {promised.noise[worst]:.3g} times as "
             f"long as the gradient of one sample, and a minibatch has {batches[worst]:.3g}. Larger minibatches "
             "(--batch-size), more samples, fewer rounds or a larger --dp-epsilon leave more of it"
+        )
+    if least := [i for i, z in enumerate(promised.noise) if 0 < z < account.LEAST]:
+        found.append(
+            f"noise of {promised.noise[least[0]]:g} times the clip protects nobody: epsilon is infinite. Give a "
+            f"--dp-noise of {account.LEAST:g} at the very least, better 1 or more, or a --dp-epsilon"
         )
     if promised.accountant is None:
         found.append(f"epsilon is not known, since {account.LIBRARY} is not installed: {account.INSTALL}")

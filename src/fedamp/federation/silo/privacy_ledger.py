@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedamp.federation.silo.privacy_account import Account, Before, Promise, Spe
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire.phrases import SPENT_PRIVACY
 from fedamp.files import read_json, write_json
+from fedamp.privacy.account import SMALL
 from fedamp.privacy.events import Spending
 
 LEDGER = "privacy.json"
@@ -175,7 +177,7 @@ class PrivacyLedger:
         return Ledger(self.folder).trained < account.counted + len(account.rounds)
 
     def _write(self, account: Account) -> None:
-        write_json(self.path, replace(account, spent=account.epsilon_if_known()).to_dict())
+        write_json(self.path, replace(account, spent=finite_epsilon(account)).to_dict())
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -185,11 +187,25 @@ class PrivacyLedger:
             yield
 
 
+def finite_epsilon(account: Account, more: Spending | None = None) -> float | None:
+    """Return the epsilon of the account and `more`, if it is known; one that is infinite promises nothing."""
+    found = account.epsilon_if_known(more)
+    if found == math.inf:
+        promise = account.promise
+        cure = "more --dp-noise, say 1" if promise.delta >= SMALL else f"a larger --dp-delta, say {SMALL:g}"
+        raise UnwillingError(
+            EXPOSED,
+            f"with noise {promise.noise:g} and delta {promise.delta:g} epsilon is infinite, which protects nobody; "
+            f"give {cure}",
+        )
+    return found
+
+
 def _check(account: Account, spending: Spending, what: str) -> float | None:
     """Return the epsilon that this would bring the account to, if it is known; raise if that is too much."""
     limit = account.promise.limit
     if limit is None:
-        return account.epsilon_if_known(spending)
+        return finite_epsilon(account, spending)
     if account.unprotected is not None:
         raise UnwillingError(
             EXPOSED,

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from fedamp import checks
+from fedamp.config.run_config import check_clip
 from fedamp.errors import UserError
 from fedamp.federation.silo.privacy_account import Before
 
@@ -27,9 +28,11 @@ class Wishes:
     unprotected: bool = False  # consent to what leaves unprotected, though a ledger promises otherwise
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "clip", "noise"):
+        for name in ("epsilon", "noise"):
             if getattr(self, name) is not None:
                 checks.positive(f"--dp-{name}", getattr(self, name))
+        if self.clip is not None:
+            check_clip("--dp-clip", self.clip)
         if self.delta is not None and not 0 < self.delta < 1:
             raise UserError(f"--dp-delta is {self.delta}; expected a number between 0 and 1, well below 1 / samples")
         if self.rounds is not None:

@@ -18,7 +18,7 @@ from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.memory import Memory
 from fedamp.federation.silo.planned_noise import advice, noise_for, planned
 from fedamp.federation.silo.privacy_account import Account, Promise
-from fedamp.federation.silo.privacy_ledger import CURE, PrivacyLedger
+from fedamp.federation.silo.privacy_ledger import CURE, PrivacyLedger, finite_epsilon
 from fedamp.federation.silo.privacy_wishes import Wishes
 from fedamp.federation.silo.privacy_words import left_text, spent_text, status_text
 from fedamp.federation.silo.round import MEMORY, Silo, open_silo
@@ -52,11 +52,13 @@ def intended(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, 
     ledger = PrivacyLedger(folder)
     found = ledger.read()
     if found is None:
-        return _begun(silo_config, ledger, data, wishes, say)
-    promise = _changed(ledger, found, wishes, say)
-    if promise != found.promise:
-        _advise(open_silo(silo_config, data, folder, private=True), promise, say)
-    return found.with_promise(promise, now())
+        wished = _begun(silo_config, ledger, data, wishes, say)
+    else:
+        wished = found.with_promise(_changed(ledger, found, wishes, say), now())
+        if wished.promise != found.promise:
+            _advise(open_silo(silo_config, data, folder, private=True), wished.promise, say)
+    finite_epsilon(wished, wished.next_round)
+    return wished
 
 
 def _without(ledger: PrivacyLedger, wishes: Wishes, say: Say) -> bool:
