@@ -417,6 +417,12 @@ MUTANTS = (
         "tests/trust/test_kept_models.py -k 'survives_a_stop or fine_tuned_twin or received_is'",
     ),
     Mutant(
+        "training/stacked_or_loop.py",
+        "LAYER_WORK * _layers(trainer)",
+        "LAYER_WORK",
+        "tests/training/test_stacked_or_loop.py -k much_to_do",
+    ),
+    Mutant(
         "runs/setup.py",
         'choice = replace(self.choice, engine=way["engine"], chunk=way["chunk"], threads=threads, workers=workers)',
         "choice = self.choice",

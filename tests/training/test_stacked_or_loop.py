@@ -86,6 +86,32 @@ def test_small_models_take_one_thread_and_give_the_others_back(monkeypatch):
         assert torch.get_num_threads() == 2
 
 
+def test_small_models_take_all_cores_if_a_layer_has_much_to_do(monkeypatch):
+    few, many = data((6, 7)), data((6, 7, 8, 9))
+    with use_threads(2):
+        monkeypatch.setattr(stacked_or_loop, "LAYER_WORK", 126)  # two layers: 252 multiply-adds for a minibatch of 4
+        assert [chosen(mlp(), "auto", some).threads for some in (few, many)] == [1, 1]
+        monkeypatch.setattr(stacked_or_loop, "LAYER_WORK", 125)
+        assert [chosen(mlp(), "auto", some).threads for some in (few, many)] == [2, 2]
+        assert chosen(mlp(), "stacked").threads == 2
+        assert chosen(mlp(), "loop").threads == 1  # its kernels are those of one client
+        monkeypatch.setattr(stacked_or_loop, "STACKED_WORK", 251)
+        assert chosen(mlp(), "auto").threads == 2  # looped since one client's are large
+
+
+def test_a_module_without_a_matrix_takes_one_thread():
+    class Shift(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.by = nn.Parameter(torch.zeros(6, dtype=torch.float64))
+
+        def forward(self, x):
+            return x + self.by
+
+    with use_threads(2):
+        assert chosen(Shift(), "stacked").threads == 1
+
+
 def test_unknown_engine():
     with pytest.raises(ValueError, match="choose from auto, loop, stacked"):
         chosen(mlp(), "fast")

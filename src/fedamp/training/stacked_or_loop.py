@@ -33,8 +33,13 @@ STACKED_WORK = 25_000_000
 are large enough to be fast, and grouped convolutions are slower than plain ones. Measured in docs/performance.md."""
 
 SMALL = 100_000
-"""Parameters up to which a CPU trains with one thread: more threads gain nothing there, and on a busy machine they
-wait for each other (seen: 40 times slower)."""
+"""Parameters up to which a CPU trains with one thread, unless there is much to do in a step: more threads gain little
+there, and on a busy machine they wait for each other (seen: 40 times slower)."""
+
+LAYER_WORK = 500_000
+"""Multiply-adds of a client's forward pass over a minibatch in a layer, on average, beyond which a stack of small
+models takes all cores: with one thread it would be no faster than a plain loop, whose kernels are large enough there to
+be shared by the others. It goes by one client, not by how many there are. Measured in docs/performance.md."""
 
 STACK_VALUES = 1 << 27
 """Parameters that are stacked at once on a CPU, over all clients: bounds the memory of gradients and moments."""
@@ -66,7 +71,8 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows, p
 
     `auto` stacks if there is more than one client, and the device is a GPU or the model has at most STACKED_ON_CPU
     parameters and a client's step takes at most STACKED_WORK multiply-adds; else it loops. A module that vmap can't
-    handle is looped in any case. A loop on a CPU is shared by workers (`side_workers.workers_for`).
+    handle is looped in any case. A loop on a CPU is shared by workers (`side_workers.workers_for`). A CPU trains small
+    models with one thread, unless a client's step is large: more than LAYER_WORK in a layer (a stack), or STACKED_WORK.
 
     `processes` share the clients; each has as many cores as torch has threads here.
     """
@@ -84,8 +90,8 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows, p
 def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
     device, num_params = clients.x.device, trainer.model.num_params
     chunk = max(1, STACK_VALUES // num_params)
-    threads = 1 if device.type == "cpu" and num_params <= SMALL else torch.get_num_threads()
-    loop = partial(Choice, "loop", chunk, threads)
+    small, cores = device.type == "cpu" and num_params <= SMALL, torch.get_num_threads()
+    loop = partial(Choice, "loop", chunk, 1 if small else cores)
     if requested == "loop":
         return loop("asked for")
     if requested == "auto":
@@ -94,7 +100,8 @@ def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows
         if device.type == "cpu" and num_params > STACKED_ON_CPU:
             return loop(f"{num_params} parameters on a CPU, more than {STACKED_ON_CPU}")
         if device.type == "cpu" and (work := step_work(trainer, clients)) > STACKED_WORK:
-            return loop(f"{work} multiply-adds per step on a CPU, more than {STACKED_WORK}")
+            why = f"{work} multiply-adds per step on a CPU, more than {STACKED_WORK}"
+            return Choice("loop", chunk, cores, why)
     if trainer.model.side_by_side and not same_as_loop(trainer.model, clients.few()):
         trainer.model.only_vmap()
     fault = _fault(trainer, clients, w, "stacked")
@@ -110,7 +117,8 @@ def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
     if device.type == "cuda":
         chunk = _chunk_for_memory(trainer, clients, w)
-    return Choice("stacked", chunk, threads, why)
+    one_thread = small and step_work(trainer, clients) <= LAYER_WORK * _layers(trainer)
+    return Choice("stacked", chunk, 1 if one_thread else cores, why)
 
 
 def step_work(trainer: Trainer, clients: Clients) -> int:
@@ -121,6 +129,11 @@ def step_work(trainer: Trainer, clients: Clients) -> int:
         trainer.model(row.params[0], row.buffers[0], x, training=False)
     batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
     return int(counter.get_total_flops()) // 2 // len(sample) * batch
+
+
+def _layers(trainer: Trainer) -> int:
+    """Return how many layers of a model multiply: those with a matrix."""
+    return sum(values.ndim > 1 for values in trainer.model.module.parameters())
 
 
 def compile_pays(trainer: Trainer, clients: Clients, rounds: int) -> bool:

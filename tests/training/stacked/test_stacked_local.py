@@ -13,6 +13,7 @@ from fedamp.training.one_at_a_time import LocalLoop
 from fedamp.training.optimizers import Optimizer
 from fedamp.training.stacked.all_at_once import LocalStack
 from fedamp.training.stacked.chunks import ALL_AT_ONCE
+from fedamp.training.torch_switches import use_threads
 from helpers import SOME_AT_ONCE, Federation, data, mlp
 
 SIZES = (5, 9, 13, 4, 20, 9)
@@ -158,4 +159,22 @@ def test_adam_and_a_parameter_without_influence():
 def test_chunks_make_no_difference(chunk):
     loop, stacked = both_ways("apfl", "mlp-norm-dropout", chunk=chunk)
     loop.play(2), stacked.play(2)
+    assert_same(loop, stacked, 1e-9)
+
+
+def test_threads_make_no_difference():
+    """Clients whose kernels are large enough to be divided."""
+    g = torch.Generator().manual_seed(0)
+    sizes, inputs = (200, 160, 90), 28 * 28
+    pairs = [
+        (torch.randn(size, inputs, generator=g, dtype=torch.float64), torch.randint(10, (size,), generator=g))
+        for size in sizes
+    ]
+    how = {"batching": Batching(100, epochs=1), "optimizer": Optimizer("adam", 0.01)}
+    module, clients = nn.Linear(inputs, 10).double(), Clients.of(pairs)
+    loop, stacked = (Federation.of("fedamp", module=module, clients=clients, **how) for _ in range(2))
+    stacked.trainer = stacked.trainer.changed(engine="stacked")
+    loop.play(2)
+    with use_threads(2):
+        stacked.play(2)
     assert_same(loop, stacked, 1e-9)
