@@ -26,6 +26,7 @@ from fedamp.training.optimizers import Optimizer
 from fedamp.training.stacked_or_loop import choose_engine
 from fedamp.training.torch_switches import keep_freed_memory, use_threads
 from fedamp.training.trainer import Trainer
+from fedamp.used_memory import used_again
 
 
 def cnn_582k() -> nn.Module:
@@ -97,7 +98,8 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads at the most; median (lowest to highest) of 5")
     print(f"{'local training':42s} {'plain loop / auto':24s} {'the other way / auto':24s} {'auto':16s}  lost")
     for case in parser.parse_args().cases:
-        compare(*CASES[case])
+        with used_again():
+            compare(*CASES[case])
 
 
 if __name__ == "__main__":

@@ -417,6 +417,12 @@ MUTANTS = (
         "tests/trust/test_kept_models.py -k 'survives_a_stop or fine_tuned_twin or received_is'",
     ),
     Mutant(
+        "used_memory.py",
+        "weakref.finalize(view, freed.back, memory)",
+        "weakref.finalize(memory.numpy().data, freed.back, memory)",
+        "tests/test_used_memory.py -k refers",
+    ),
+    Mutant(
         "training/stacked_or_loop.py",
         "LAYER_WORK * _layers(trainer)",
         "LAYER_WORK",

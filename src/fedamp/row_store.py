@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fedamp.errors import UserError
+from fedamp.used_memory import empty_stack
 
 DEVICE, HOST, DISK = "device", "host", "disk"
 
@@ -109,7 +110,7 @@ def use_store(store: RowStore | None) -> Iterator[None]:
 def new_stack(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Return an empty stack of this shape for what is made of rows like these."""
     store = _in_use.get()
-    return like.new_empty(shape) if store is None or like.device != CPU else store.empty(shape, like.dtype)
+    return empty_stack(shape, like) if store is None or like.device != CPU else store.empty(shape, like.dtype)
 
 
 def taken(rows: Tensor, index: Tensor) -> Tensor:

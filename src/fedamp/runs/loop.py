@@ -30,6 +30,7 @@ from fedamp.runs.simulated_faults import draw_present
 from fedamp.runs.spending import Spent
 from fedamp.runs.standing import Standing
 from fedamp.training.torch_switches import keep_freed_memory, use_deterministic, use_threads
+from fedamp.used_memory import used_again
 
 Observer = Callable[[Mapping[str, Any]], bool | None]
 """Called with each round's line as soon as it is there, that of the first models included. Once it returns False for a
@@ -155,6 +156,7 @@ def _computing(config: RunConfig, setup: Setup) -> Iterator[None]:
         keep_freed_memory()
     try:
         with (
+            used_again(),
             use_threads(setup.choice.threads),
             use_deterministic(config.deterministic),
             use_store(setup.store),

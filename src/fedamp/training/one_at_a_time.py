@@ -22,6 +22,7 @@ from fedamp.training.optimizers import Pull
 from fedamp.training.precision import use_precision
 from fedamp.training.private.walk import Account, PrivateWalk
 from fedamp.training.side_workers import Desk, Stopped, side_by_side
+from fedamp.used_memory import empty_stack
 
 if TYPE_CHECKING:
     from fedamp.training.trainer import Trainer
@@ -58,7 +59,7 @@ class LocalLoop(LocalTraining):
     def _run(
         self, start: Mapping[str, Rows], directions: Any, context: Mapping[str, Tensor], pull: Pull | None
     ) -> dict[str, Rows]:
-        params = {name: rows.params.new_empty(rows.params.shape) for name, rows in start.items()}
+        params = {name: empty_stack(tuple(rows.params.shape), rows.params) for name, rows in start.items()}
         work = _Work(start, directions, context, pull, params)
         walked = self._side_by_side(work) or self._one_by_one(work)
         if self.config.privacy is not None:

@@ -15,6 +15,7 @@ from fedamp.training.local import PLAIN, PROXIMAL, LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 from fedamp.training.private.walk import PrivateWalk
 from fedamp.training.stacked.batch_plan import StepPlan
+from fedamp.used_memory import empty_stack
 
 
 class LocalStack(LocalTraining):
@@ -52,7 +53,7 @@ class LocalStack(LocalTraining):
 
 def _empty_like(rows: Rows) -> Rows:
     # Rows may be one row that is seen n times: what is written to must have its own memory.
-    return Rows(rows.params.new_empty(rows.params.shape), rows.buffers.new_empty(rows.buffers.shape))
+    return Rows(empty_stack(tuple(rows.params.shape), rows.params), rows.buffers.new_empty(rows.buffers.shape))
 
 
 class _Chunk:
