@@ -8,7 +8,18 @@ import fedamp
 
 ROOT = Path(fedamp.__file__).parent
 
-EVERY_ROOM_USES = set("__init__ __main__ rows row_store used_memory checks seeds files fields errors".split())
+EVERY_ROOM_USES = {
+    "__init__",
+    "__main__",
+    "rows",
+    "row_store",
+    "used_memory",
+    "checks",
+    "seeds",
+    "files",
+    "fields",
+    "errors",
+}
 
 LOADED_WHERE_USED = {
     "flwr",

@@ -34,7 +34,8 @@ RARELY = {"absent": 0.3, "validation": 0.2, "alone": True, "poisoned": (1,), "in
 @pytest.fixture(autouse=True)
 def two_at_once(monkeypatch):
     """Let two clients be trained at once, and let every stack be worth a file."""
-    monkeypatch.setattr(stacked_or_loop, "STACK_VALUES", 2 * 4810 + 1)
+    monkeypatch.setattr(stacked_or_loop, "LOOP_VALUES", 2 * 4810 + 1)
+    monkeypatch.setattr(stacked_or_loop, "STACK_VALUES", 2 * 100 * 64)  # a minibatch has more values than parameters
     monkeypatch.setattr(row_store, "SMALL", 0)
 
 
@@ -262,7 +263,7 @@ from fedamp.training import stacked_or_loop
 torch.set_num_threads(1)
 fedamp.rows.BLOCK, hidden, m = 1 << 18, 4000, 100
 stack = m * 4 * (75 * hidden + 10)
-stacked_or_loop.STACK_VALUES = 2 * 75 * hidden
+stacked_or_loop.LOOP_VALUES = 2 * 75 * hidden
 settings = {"method": "fedamp", "setting": "iid", "steps": 1, "progress": False, "engine": "loop", "rows": sys.argv[1]}
 fedamp.run(clients=5, rounds=1, **settings)  # what is loaded on the way is there
 lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

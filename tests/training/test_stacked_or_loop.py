@@ -99,6 +99,14 @@ def test_small_models_take_all_cores_if_a_layer_has_much_to_do(monkeypatch):
         assert chosen(mlp(), "auto").threads == 2  # looped since one client's are large
 
 
+def test_a_stack_on_a_cpu_takes_as_many_clients_as_need_no_new_pages(monkeypatch):
+    monkeypatch.setattr(stacked_or_loop, "STACK_VALUES", 200)
+    assert chosen(nn.Linear(6, 3).double(), "auto").chunk == 200 // 24  # parameters: 21; a minibatch: 4 x 6
+    assert chosen(mlp(), "auto").chunk == 200 // (6 * 7 + 7 + 7 * 3 + 3)
+    monkeypatch.setattr(stacked_or_loop, "STACK_VALUES", 20)
+    assert chosen(mlp(), "auto").chunk == 1
+
+
 def test_a_module_without_a_matrix_takes_one_thread():
     class Shift(nn.Module):
         def __init__(self):

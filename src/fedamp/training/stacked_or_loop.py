@@ -41,8 +41,12 @@ LAYER_WORK = 500_000
 models takes all cores: with one thread it would be no faster than a plain loop, whose kernels are large enough there to
 be shared by the others. It goes by one client, not by how many there are. Measured in docs/performance.md."""
 
-STACK_VALUES = 1 << 27
-"""Parameters that are stacked at once on a CPU, over all clients: bounds the memory of gradients and moments."""
+LOOP_VALUES = 1 << 27
+"""Parameters of the clients that train at once in a loop: bounds the memory of gradients and moments."""
+
+STACK_VALUES = 8_000_000
+"""Parameters, or values of a minibatch, that are stacked at once on a CPU, over all clients: 32 MB in float32, beyond
+which the C library takes new pages for every gradient (`torch_switches.IN_PLACE`). Larger stacks took twice as long."""
 
 MEMORY_SHARE = 0.4
 """Share of a GPU's free memory that the clients stacked at once may take: recorded passes need it twice."""
@@ -89,7 +93,7 @@ def choose_engine(requested: str, trainer: Trainer, clients: Clients, w: Rows, p
 
 def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows) -> Choice:
     device, num_params = clients.x.device, trainer.model.num_params
-    chunk = max(1, STACK_VALUES // num_params)
+    chunk = max(1, LOOP_VALUES // num_params)
     small, cores = device.type == "cpu" and num_params <= SMALL, torch.get_num_threads()
     loop = partial(Choice, "loop", chunk, 1 if small else cores)
     if requested == "loop":
@@ -117,6 +121,8 @@ def _stacked_or_loop(requested: str, trainer: Trainer, clients: Clients, w: Rows
     why = "asked for" if requested == "stacked" else f"{num_params} parameters on {device.type}"
     if device.type == "cuda":
         chunk = _chunk_for_memory(trainer, clients, w)
+    elif device.type == "cpu":
+        chunk = max(1, STACK_VALUES // max(num_params, _batch(trainer, clients) * clients.x[0].numel()))
     one_thread = small and step_work(trainer, clients) <= LAYER_WORK * _layers(trainer)
     return Choice("stacked", chunk, 1 if one_thread else cores, why)
 
@@ -127,8 +133,12 @@ def step_work(trainer: Trainer, clients: Clients) -> int:
     x, _ = clients.samples(sample)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         trainer.model(row.params[0], row.buffers[0], x, training=False)
-    batch = min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
-    return int(counter.get_total_flops()) // 2 // len(sample) * batch
+    return int(counter.get_total_flops()) // 2 // len(sample) * _batch(trainer, clients)
+
+
+def _batch(trainer: Trainer, clients: Clients) -> int:
+    """Return how many samples the largest minibatch has."""
+    return min(trainer.config.batching.batch_size, max(len(positions) for positions in clients.train))
 
 
 def _layers(trainer: Trainer) -> int:
