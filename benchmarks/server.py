@@ -8,7 +8,7 @@ A rate of 1 is that of a product of two matrices of 2048 x 2048, timed in turn w
 count 2 m^2 d operations each, whatever is done beside: rows are converted to float64, and the mixture back. Distances
 from sketches count as much, so that their rate says how much less they do. `plain` is the same by products of float64
 copies of all rows; if there is not enough memory for that, the rates are those of a quarter of the columns. Seconds are
-those of a first call; rates are of later ones, for which there is memory to be used again, as in a run from its third
+those of a first call; rates are of later ones, for which there is memory to be used again, as in a run from its fourth
 round on.
 """
 
