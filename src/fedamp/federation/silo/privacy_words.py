@@ -69,10 +69,9 @@ def in_words(account: Account) -> list[str]:
         lines = ["Promised: every sample is protected by noise; there is no limit to what all rounds spend."]
     else:
         lines = [
-            f"Promised: whatever is seen of all that leaves this silo, but for what is named below as not covered, is at "
-            f"most {math.exp(limit):.3g} times as likely with any one sample in its data as without it, or the other way "
-            f"round, but for a chance of "
-            f"{account.delta:g}: (epsilon, delta)-differential privacy with epsilon {limit:g} and delta "
+            "Promised: whatever is seen of all that leaves this silo, but for what is named below as not covered, is "
+            f"at most {math.exp(limit):.3g} times as likely with any one sample in its data as without it, or the "
+            f"other way round, but for a chance of {account.delta:g}: (epsilon, delta)-differential privacy with epsilon {limit:g} and delta "
             f"{account.delta:g}. It holds whatever else somebody knows, and whatever is done with it later."
         ]
     lines += [
