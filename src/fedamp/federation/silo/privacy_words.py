@@ -71,8 +71,9 @@ def in_words(account: Account) -> list[str]:
         lines = [
             "Promised: whatever is seen of all that leaves this silo, but for what is named below as not covered, is "
             f"at most {math.exp(limit):.3g} times as likely with any one sample in its data as without it, or the "
-            f"other way round, but for a chance of {account.delta:g}: (epsilon, delta)-differential privacy with epsilon "
-            f"{limit:g} and delta {account.delta:g}. It holds whatever else somebody knows, and whatever is done with it later."
+            f"other way round, but for a chance of {account.delta:g}: (epsilon, delta)-differential privacy with "
+            f"epsilon {limit:g} and delta {account.delta:g}. It holds whatever else somebody knows, and whatever is "
+            "done with it later."
         ]
     lines += [
         "Relation: two data sets are neighbours if one has one sample more (add or remove).",
