@@ -118,6 +118,12 @@ MUTANTS = (
         "tests/runs/audit/test_audit.py -k can_not_refute",
     ),
     Mutant(
+        "methods/advice.py",
+        "if rank > 0 or float(private.mean()) <= HIDING * noise:",
+        "if rank > 0:",
+        "tests/methods/test_under_privacy.py -k hides",
+    ),
+    Mutant(
         "kernels/adam.py",
         "v = old2 * v + new2 * g * g",
         "v = old2 * v + new2 * g",

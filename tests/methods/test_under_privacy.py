@@ -105,3 +105,24 @@ def test_a_protected_client_is_not_asked_for_its_loss_and_never_judged_by_it():
 def test_beside_it_others_are():
     a = noisy("autoamp", 0, 1, 1, 1, 1).play()
     assert (a.server.rows["losses"].params[:, 0] > 0).tolist() == [True, False, False, False, False]
+
+
+def test_where_noise_hides_all_differences_everyone_listens_to_all_and_is_told():
+    a = noisy("autoamp", *[0.0] * 5)
+    assert not a.method.diagnostics(a.server)["events"]  # nobody has probed yet
+    a.play(2)
+    assert not a.method.diagnostics(a.server)["events"]
+    generator, hidden = torch.Generator().manual_seed(0), {}
+    for name in ("first", "second"):  # noise that is much longer than any way
+        rows = a.server.rows[name]
+        loud = 100 * torch.randn(rows.params.shape, generator=generator, dtype=torch.float64)
+        hidden[name] = Rows(rows.params + loud, rows.buffers)
+    for told, expected in ((1.0, True), (0.1, False)):  # of noise that is not privacy's nobody is warned
+        spread = told * (hidden["first"].params - hidden["second"].params).square().sum(1, keepdim=True)
+        state = a.method.who_listens_to_whom(a.server.replace({**hidden, "noise": Rows.of(spread)}))
+        facts = a.method.diagnostics(state)
+        assert facts["rank"] == 0
+        assert bool(facts["events"]) == expected
+        if expected:
+            assert "everyone listens to all" in facts["events"][0]
+            assert (state.pairs["xi"] > 0.1).all()

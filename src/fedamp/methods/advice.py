@@ -12,6 +12,10 @@ STRONG = 1.0
 """A pull, lam/alpha, above which a client's own data hardly counts (seen on networks trained by Adam)."""
 
 
+HIDING = 0.5
+"""Share of the models' noise that is privacy's, above which it is to blame where no difference can be seen."""
+
+
 class Advised(Protocol):
     """What `advice` looks at in a method."""
 
@@ -74,3 +78,19 @@ def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[tuple[int, 
         "the same. Its labels may follow another rule than the others': compare how they were made"
     )
     return [*events, *((i, stuck) for i in (sharper > 0).nonzero()[:, 0].tolist())]
+
+
+def hidden_advice(private: Tensor, noise: float, rank: float) -> list[str]:
+    """Return a warning where privacy's noise hides whatever clients may differ in.
+
+    `private` `(m,)` is the variance that it has put into each model, `noise` the mean of all noise, and `rank` in how
+    many ways clients were seen to differ.
+    """
+    if rank > 0 or float(private.mean()) <= HIDING * noise:
+        return []
+    return [
+        f"{float(private.mean()) / noise:.0%} of what tells clients' models apart is privacy's noise, and no other "
+        "difference can be seen, so everyone listens to all. If clients differ, a model of one's own is better, and "
+        "one that never leaves needs no noise: compare with --method separate. More samples, or a larger epsilon, "
+        "show who is alike"
+    ]

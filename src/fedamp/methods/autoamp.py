@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedamp import checks
 from fedamp.fields import about
-from fedamp.methods.advice import probe_advice
+from fedamp.methods.advice import hidden_advice, probe_advice
 from fedamp.methods.attention import listening
 from fedamp.methods.attention.bias_variance import FAR, collaboration
 from fedamp.methods.attention.misfit import FIT, answers, judged, questions
@@ -145,12 +145,14 @@ class AutoAMP(Method):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return xi and what it came from: the spectrum of M, its rank, the noise, and each client's expected gain."""
+        facts = {name: float(state.shared[name].params) for name in FACTS}
+        private = with_zeros(state, *NUMBERS).rows["noise"].params[:, 0] / HALVES**2  # of the mean of two halves
         return {
             **listening(state.pairs["xi"]),
             "expected_gain": state.rows["gain"].params[:, 0],
             "opposed": state.rows["opposed"].params[:, 0],
             SPECTRUM: state.shared[SPECTRUM].params[0].tolist(),
-            **{name: float(state.shared[name].params) for name in FACTS},
+            **facts,
             ABOUT: probe_advice(state.rows["far"].params[:, 0], FAR, state.rows["sharper"].params[:, 0]),
-            "events": [],
+            "events": hidden_advice(private, facts["noise"], facts["rank"]) if facts["noise"] > 0 else [],
         }
