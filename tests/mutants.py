@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/advice.py",
-        "if rank > 0 or float(private.mean()) <= HIDING * noise:",
-        "if rank > 0:",
+        'facts["rank"] > 0 or share <= HIDING',
+        'facts["rank"] > 0',
         "tests/methods/test_under_privacy.py -k hides",
     ),
     Mutant(

@@ -80,16 +80,17 @@ def probe_advice(far: Tensor, limit: float, sharper: Tensor) -> list[tuple[int, 
     return [*events, *((i, stuck) for i in (sharper > 0).nonzero()[:, 0].tolist())]
 
 
-def hidden_advice(private: Tensor, noise: float, rank: float) -> list[str]:
+def hidden_advice(private: Tensor, facts: Mapping[str, float]) -> list[str]:
     """Return a warning where privacy's noise hides whatever clients may differ in.
 
-    `private` `(m,)` is the variance that it has put into each model, `noise` the mean of all noise, and `rank` in how
-    many ways clients were seen to differ.
+    `private` `(m, 1)` is the variance that it has put into each model; the facts are the mean of all `noise`, which is
+    0 until it is known, and the `rank`: in how many ways clients were seen to differ.
     """
-    if rank > 0 or float(private.mean()) <= HIDING * noise:
+    share = float(private.mean()) / facts["noise"] if facts["noise"] else 0.0
+    if facts["rank"] > 0 or share <= HIDING:
         return []
     return [
-        f"{float(private.mean()) / noise:.0%} of what tells clients' models apart is privacy's noise, and no other "
+        f"{share:.0%} of what tells clients' models apart is privacy's noise, and no other "
         "difference can be seen, so everyone listens to all. If clients differ, a model of one's own is better, and "
         "one that never leaves needs no noise: compare with --method separate. More samples, or a larger epsilon, "
         "show who is alike"

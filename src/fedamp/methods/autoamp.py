@@ -145,14 +145,12 @@ class AutoAMP(Method):
 
     def diagnostics(self, state: State) -> dict[str, Any]:
         """Return xi and what it came from: the spectrum of M, its rank, the noise, and each client's expected gain."""
-        facts = {name: float(state.shared[name].params) for name in FACTS}
-        private = with_zeros(state, *NUMBERS).rows["noise"].params[:, 0] / HALVES**2  # of the mean of two halves
+        rows, facts = state.rows, {name: float(state.shared[name].params) for name in FACTS}
         return {
             **listening(state.pairs["xi"]),
-            "expected_gain": state.rows["gain"].params[:, 0],
-            "opposed": state.rows["opposed"].params[:, 0],
-            SPECTRUM: state.shared[SPECTRUM].params[0].tolist(),
-            **facts,
-            ABOUT: probe_advice(state.rows["far"].params[:, 0], FAR, state.rows["sharper"].params[:, 0]),
-            "events": hidden_advice(private, facts["noise"], facts["rank"]) if facts["noise"] > 0 else [],
+            "expected_gain": rows["gain"].params[:, 0],
+            "opposed": rows["opposed"].params[:, 0],
+            **{SPECTRUM: state.shared[SPECTRUM].params[0].tolist(), **facts},
+            ABOUT: probe_advice(rows["far"].params[:, 0], FAR, rows["sharper"].params[:, 0]),
+            "events": hidden_advice(rows["noise"].params / HALVES**2, facts),
         }
