@@ -34,7 +34,8 @@ def adam_step(
     """Take step t (from 1) in place; rows are `(n, d)`, contiguous and float32, the strength of the pull `(n, 1)`."""
     n, d = w.shape
     pulled = anchor is not None and strength is not None
-    with torch.cuda.device_of(w):  # Triton launches on the current device, wherever the tensors are
+    # Triton launches on the current device, wherever the tensors are.
+    with torch.cuda.device_of(w):  # type: ignore[no-untyped-call]
         _step[triton.cdiv(d, BLOCK), n](
             *(w, gradient, first, second, anchor if pulled else w, strength if pulled else w, d),
             *(lr / (1 - betas[0] ** t), (1 - betas[1] ** t) ** 0.5, 1 - betas[0], betas[1], 1 - betas[1], eps),

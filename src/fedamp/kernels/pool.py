@@ -37,7 +37,8 @@ class _Pooled(torch.autograd.Function):
         batch, n, channels, height, width = x.shape
         shape = batch, height // 2, width // 2, n * channels
         y, which = x.new_empty(shape), x.new_empty(shape, dtype=torch.uint8)
-        with torch.cuda.device_of(x):  # Triton launches on the current device, wherever the tensors are
+        # Triton launches on the current device, wherever the tensors are.
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             _forward[_grid(shape)](x, bias.reshape(-1), y, which, *_places(x, shape), CHANNELS=channels, BLOCK=BLOCK)
         ctx.save_for_backward(which)
         ctx.like = x.shape, x.stride(), bias.shape, bias.dtype
@@ -51,7 +52,7 @@ class _Pooled(torch.autograd.Function):
         dx = dy.new_empty_strided(shape, stride)
         if shape[3] % 2 or shape[4] % 2:  # the last row or column is in no window
             dx.zero_()
-        with torch.cuda.device_of(dy):
+        with torch.cuda.device_of(dy):  # type: ignore[no-untyped-call]
             _backward[_grid(dy.shape)](dy, which, dx, *_places(dx, dy.shape), CHANNELS=shape[2], BLOCK=BLOCK)
         through = dy.masked_fill(which == CUT, 0).sum((0, 1, 2), dtype=torch.promote_types(dy.dtype, torch.float32))
         return dx, through.view(of_bias[0]).to(of_bias[1])
