@@ -17,7 +17,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 from fedamp.cli.main import app
-from fedamp.config import RunConfig
+from fedamp.config import Named, RunConfig
 from fedamp.data.clients import Clients
 from fedamp.data.given.samples import Given
 from fedamp.errors import UserError
@@ -263,6 +263,12 @@ def test_without_a_promise_it_says_what_leaks():
 
 def test_mistakes_are_named():
     config = RunConfig(data="given", setting="given", clients=2)
+    with pytest.raises(UserError, match="not finite"):
+        audit(
+            replace(config, model=Named("logistic"), optimizer="sgd", lr=3e38, rounds=4),
+            canaries=20,
+            material=material(5),
+        )
     with pytest.raises(UserError, match="canaries is 1"):
         audit(config, canaries=1, material=material(5))
     with pytest.raises(UserError, match="claim is -1"):

@@ -29,8 +29,7 @@ AT_ONCE = 1 << 24
 """Entries of the gradients that are taken at once."""
 MOST = 1 << 29
 """Entries of all canaries' gradients: they take 2 GiB."""
-
-
+NOT_FINITE = "the models that left are not finite, so that nothing can be guessed from them; lower --lr"
 CLEARLY = 2.0
 """Times the least distance of a start from where its training ended, up to which it is not ruled out."""
 
@@ -72,6 +71,8 @@ class Attacker:
         known = {f"got {name}": rows.params for name, rows in self._models(message)}
         known |= {f"sent {name}": rows.params for name, rows in self.own.items()}
         sent = {name: rows for name, rows in self._models(reply) if name not in self.method.changes}
+        if not all(bool(rows.params.isfinite().all()) for rows in sent.values()):
+            raise UserError(NOT_FINITE)
         for name, rows in sent.items():
             starts = self._starts(name, message)
             away = {entry: float((rows.params - each.params).norm()) for entry, each in starts.items()}
@@ -133,6 +134,8 @@ class Attacker:
         A direction is taken to be as long as all canaries' gradients together, so that it may explain as much as they.
         """
         alike, along = self.alike.cpu(), self.along.cpu()
+        if not (alike.isfinite().all() and along.isfinite().all()):  # finite models may be too long to be multiplied
+            raise UserError(NOT_FINITE)
         lengths = alike.diagonal().sqrt()
         whole = lengths[: self.count].norm()
         scale = torch.where(lengths > 0, whole / lengths, 0.0)
