@@ -56,9 +56,24 @@ def test_a_step_of_adam_is_torchs_along_the_gradient_and_the_pull(device, pulled
         direction = proximal(theirs, lambda point, g=gradient: g.clone(), **pull) if pulled else gradient
         optimizer.step(theirs, direction, expected, t)
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-    # A GPU rounds gradient + strength (w - anchor) once, where torch rounds it three times.
-    torch.testing.assert_close(moments, expected, rtol=1e-5, atol=1e-5)
+    # On a GPU torch computes 1 - 0.999 in float32, which makes its second moment 1.3e-5 too small.
+    torch.testing.assert_close(moments, expected, rtol=2e-5, atol=1e-5)
     assert not torch.equal(mine, w)
+
+
+def test_a_step_of_adam_is_its_equation_in_float64(device):
+    torch.manual_seed(0)
+    w, anchor, gradient = torch.randn(3, 2, 1500, device=device)
+    strength = torch.tensor([[0.5], [30.0]], device=device)
+    first, second = torch.rand(2, 2, 1500, device=device)
+    x, a, g, s, m, v = (value.double() for value in (w, anchor, gradient, strength, first, second))
+    optimizer, t, (beta1, beta2) = Optimizer("adam", 1e-2), 4, (0.9, 0.999)
+    optimizer.step_along(w, gradient, (first, second), t, anchor=anchor, strength=strength)
+    g = g + s * (x - a)
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    x = x - 1e-2 * (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + 1e-8)
+    for mine, exact in ((first, m), (second, v), (w, x)):
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", [{"weight_decay": 0.1}, {"name": "sgd"}])

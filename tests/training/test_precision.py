@@ -58,7 +58,7 @@ def test_bf16_computes_in_bf16_and_leaves_no_trace():
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 def test_a_bf16_run_is_close_and_its_models_are_float32(engine):
     settings = {"clients": 5, "rounds": 2, "model": "cnn-small", "engine": engine}
-    plain, short = fedamp.run(**settings), fedamp.run(**settings, precision="bf16")
+    plain, short = (fedamp.run(**settings, precision=precision) for precision in ("fp32", "bf16"))
     assert short.facts.precision == "bf16"
     own = short.models["own"].params
     assert own.dtype == torch.float32
