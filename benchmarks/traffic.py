@@ -7,23 +7,24 @@ import sys
 from collections import Counter
 
 import torch
+import torch.distributed as dist
 
 import fedamp
-from fedamp.ranks.team import FEW, Team, leave
+from fedamp.ranks.team import leave
 from fedamp.runs import loop
 
-heard, after, stack, told, begin = Counter(), [], Team.stack, Team._all_bytes, loop._next_round
+heard, after, begin = Counter(), [], loop._next_round
+gather, broadcast = dist.all_gather, dist.broadcast
 
 
-def counted_stack(self, purpose, mine, counts):
-    whole = stack(self, purpose, mine, counts)
-    heard[purpose] += whole[:1].nbytes * (sum(counts) - counts[self.rank])
-    return whole
+def counted_gather(found, own):
+    heard["told"] += sum(each.nbytes for each in found) - own.nbytes
+    return gather(found, own)
 
 
-def counted_told(self, purpose, mine):
-    heard["told"] += FEW * (self.size - 1)
-    return told(self, purpose, mine)
+def counted_broadcast(part, src):
+    heard["rows"] += part.nbytes * (src != dist.get_rank())
+    return broadcast(part, src=src)
 
 
 def marked(*arguments):
@@ -31,7 +32,7 @@ def marked(*arguments):
     return begin(*arguments)
 
 
-Team.stack, Team._all_bytes, loop._next_round = counted_stack, counted_told, marked
+dist.all_gather, dist.broadcast, loop._next_round = counted_gather, counted_broadcast, marked
 clients, hidden = map(int, sys.argv[1:])
 g = torch.Generator().manual_seed(0)
 pairs = [(torch.rand(20, 8, 8, generator=g), torch.randint(10, (20,), generator=g)) for _ in range(clients)]

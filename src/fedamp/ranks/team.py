@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import pickle
 import signal
@@ -24,11 +25,28 @@ from torch import Tensor
 
 from fedamp.errors import UserError
 from fedamp.ranks.launched import Launched, SharedError, launched, patience, threads
+from fedamp.used_memory import empty_stack
 
 T = TypeVar("T")
 
 FEW = 1 << 14
 """Bytes that processes tell each other in one go; for more they first say how many."""
+
+
+class _Packer(pickle.Pickler):
+    """Pickles a tensor that is a part of another one without the rest, which it would take along: all rows, say."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, Tensor) and thing.untyped_storage().nbytes() > thing.nbytes:
+            return thing.clone(memory_format=torch.contiguous_format).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return NotImplemented
+
+
+def packed(things: object) -> bytes:
+    """Return small things of any kind as bytes."""
+    into = io.BytesIO()
+    _Packer(into, pickle.HIGHEST_PROTOCOL).dump(things)
+    return into.getvalue()
 
 
 @dataclass
@@ -51,7 +69,7 @@ class Team:
 
     def exchange(self, purpose: str, mine: Any = None) -> list[Any]:
         """Return what every process gives, in the order of ranks: small things of any kind."""
-        found = [pickle.loads(each) for each in self._all_bytes(purpose, pickle.dumps((purpose, mine)))]
+        found = [pickle.loads(each) for each in self._all_bytes(purpose, packed((purpose, mine)))]
         purposes = [each for each, _ in found]
         if len(set(purposes)) > 1:
             words = ", ".join(f"{i} at {each!r}" for i, each in enumerate(purposes))
@@ -97,7 +115,7 @@ class Team:
         """Return the rows of all processes, of which each gives `counts[rank]`, on top of each other."""
         import torch.distributed as dist
 
-        whole = mine.new_empty((sum(counts), *mine.shape[1:]))
+        whole = empty_stack((sum(counts), *mine.shape[1:]), mine)
         for rank, part in enumerate(torch.split(whole, list(counts))):
             if rank == self.rank:
                 part.copy_(mine)
