@@ -1,64 +1,55 @@
-"""All clients at once against Flower's simulation engine: the same clients, model, data and number of rounds.
+"""Our round of FedAvg against Flower's simulation engine: the same clients, model, steps and number of rounds.
 
     pip install "flwr[simulation]"
-    python benchmarks/flower.py [--clients 20] [--rounds 3]
+    python benchmarks/flower.py [--case CASE] [--rounds 5]
 
-Both run FedAvg on the digits with the MLP, one pass in minibatches of 10 a round. Flower runs each client as a plain
-loop with fused Adam, one client a core. Starting up is not counted: the time is that of the rounds alone.
+The work is that of benchmarks/same_work.py: one pass of plain SGD over every client's samples, no scores, no records.
+Flower trains each client in a plain loop, in as many workers as there are cores, with a thread each. Starting up is not
+counted, nor is a first round of each. A ratio over 1 means that ours is the shorter round: medians of the rounds, three
+times in turn.
 """
+
+from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
+import statistics
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from same_work import CASES, Ours, Work
+from side_by_side import median_and_range
 
-import fedamp
-from fedamp import models
-from fedamp.config import RunConfig
-from fedamp.data.clients import Clients
-from fedamp.models.zoo import mlp
-from fedamp.runs.material import load_material
+from fedamp.training.torch_switches import keep_freed_memory
+
+REPEATS = 3
 
 
-def ours(config: RunConfig) -> float:
-    """Return the seconds of a round."""
-    settings = {"data": "digits", "clients": config.clients, "method": "fedavg", "epochs": 1}
-    result = fedamp.run(**settings, rounds=config.rounds)
-    return result.seconds / config.rounds
+def ours(work: Work, rounds: int) -> float:
+    """Return the seconds of a round of ours."""
+    player = Ours(work)
+    player.round()
+    moments = [time.perf_counter()]
+    for _ in range(rounds):
+        player.round()
+        moments.append(time.perf_counter())
+    return statistics.median(after - before for before, after in itertools.pairwise(moments))
 
 
-def flowers(config: RunConfig, clients: Clients) -> float:
-    """Return the seconds of a round in Flower's simulation."""
-    from flwr.client import Client, ClientApp, NumPyClient
+def flowers(work: Work, path: Path, rounds: int) -> float:
+    """Return the seconds of a round in Flower's simulation; the work is at this path too, for its workers."""
+    from flower_client import OneClient
+    from flwr.client import Client, ClientApp
     from flwr.common import Context, ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
     from flwr.server.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    shape = tuple(clients.x.shape[1:])
-    first = models.build(mlp, shape, 10, 0)
     moments: list[float] = []
-
-    class OneClient(NumPyClient):
-        def __init__(self, number: int) -> None:
-            self.positions = clients.train[number]
-
-        def fit(self, parameters: list[Any], config: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
-            torch.set_num_threads(1)
-            module = models.build(mlp, shape, 10, 0)
-            with torch.no_grad():
-                for own, given in zip(module.parameters(), parameters, strict=True):
-                    own.copy_(torch.from_numpy(given))
-            optimizer = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
-            for batch in self.positions[torch.randperm(len(self.positions))].split(10):
-                x, y = clients.samples(batch)
-                optimizer.zero_grad()
-                F.cross_entropy(module(x), y).backward()
-                optimizer.step()
-            return [p.detach().numpy() for p in module.parameters()], len(self.positions), {}
 
     class Timed(FedAvg):
         def configure_fit(self, *args: Any, **kwargs: Any) -> Any:
@@ -71,34 +62,41 @@ def flowers(config: RunConfig, clients: Clients) -> float:
             return done
 
     def client(context: Context) -> Client:
-        return OneClient(int(context.node_config["partition-id"])).to_client()
+        return OneClient(path, int(context.node_config["partition-id"])).to_client()
 
     def server(context: Context) -> ServerAppComponents:
-        start = ndarrays_to_parameters([p.detach().numpy() for p in first.parameters()])
+        start = ndarrays_to_parameters([p.detach().numpy() for p in work.module.parameters()])
         strategy = Timed(fraction_evaluate=0.0, initial_parameters=start)
-        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=config.rounds + 1))
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds + 1))
 
-    run_simulation(ServerApp(server_fn=server), ClientApp(client_fn=client), num_supernodes=len(clients))
+    run_simulation(
+        ServerApp(server_fn=server),
+        ClientApp(client_fn=client),
+        num_supernodes=len(work.clients),
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    )
     spent = [end - begin for begin, end in zip(moments[::2], moments[1::2], strict=True)]
-    return sum(spent[1:]) / config.rounds  # the first round is warm-up
+    return statistics.median(spent[1:])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--case", choices=list(CASES), action="append", help="only this one; may be given again")
+    parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     missing = [name for name in ("flwr", "ray") if importlib.util.find_spec(name) is None]
     if missing:
         print(f"Flower's simulation: left out, {' and '.join(missing)} not installed (pip install 'flwr[simulation]')")
         return
-    config = RunConfig(clients=asked.clients, rounds=asked.rounds)
-    clients = load_material(config).clients
-    ours(config)  # warm-up
-    ratios = [flowers(config, clients) / ours(config) for _ in range(3)]
-    ratios.sort()
-    spread = f"{ratios[1]:.1f} ({ratios[0]:.1f} to {ratios[2]:.1f})"
-    print(f"Flower's simulation / fedamp, a round of {asked.clients} clients: {spread}")
+    keep_freed_memory()
+    for case in asked.case or CASES:
+        work = CASES[case]()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "work.pt"
+            torch.save(work, path)
+            pairs = [(flowers(work, path, asked.rounds), ours(work, asked.rounds)) for _ in range(REPEATS)]
+        found = median_and_range([theirs / mine for theirs, mine in pairs])
+        print(f"Flower's simulation / fedamp, {case}, 20 clients: {found}", flush=True)
 
 
 if __name__ == "__main__":

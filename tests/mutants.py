@@ -1539,6 +1539,18 @@ MUTANTS = (
     ),
     Mutant(
         "ranks/team.py",
+        "packed((purpose, mine))",
+        "pickle.dumps((purpose, mine))",
+        "tests/ranks/test_told.py",
+    ),
+    Mutant(
+        "methods/attention/inner_products.py",
+        "addmm_(one[:, width:], other[:, width:].T)",
+        "addmm_(one[:, :width], other[:, :width].T)",
+        "tests/methods/attention/test_inner_products.py",
+    ),
+    Mutant(
+        "ranks/team.py",
         "src=rank)",
         "src=0)",
         "tests/runs/distributed/test_same_numbers.py -k bit_for_bit",

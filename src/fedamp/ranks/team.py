@@ -38,7 +38,8 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Tensor) and thing.untyped_storage().nbytes() > thing.nbytes:
-            return thing.clone(memory_format=torch.contiguous_format).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+            alone: Any = thing.clone(memory_format=torch.contiguous_format)
+            return alone.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         return NotImplemented
 
 

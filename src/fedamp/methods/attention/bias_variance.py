@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedamp.methods.attention.inner_products import InnerProducts
 from fedamp.methods.attention.weights import on_simplex
 from fedamp.ranks.blocks import share
 from fedamp.row_store import computing_device, taken
@@ -188,15 +189,15 @@ def _floor(values: Tensor) -> Tensor:
 
 def _cross(a: Tensor, b: Tensor, shares: Tensor | None = None, start: Tensor | None = None) -> Tensor:
     """Return <a_i, b_j> `(m, m)`, seen from `start` and from the means by `shares`."""
-    products = torch.zeros((len(a), len(a)), dtype=torch.float64, device=computing_device(a))
+    products = InnerProducts(len(a), computing_device(a))
     work = share(column_blocks(a))
     for _, (one, other, *at) in double_blocks(a, b, *([] if start is None else [start]), blocks=work.mine):
         if at:
             one, other = one.sub_(at[0]), other.sub_(at[0])
         if shares is not None:
             one, other = one.sub_(shares @ one), other.sub_(shares @ other)
-        products.addmm_(one, other.T)
-    return work.summed(products)
+        products.add(one, other)
+    return work.summed(products.sum())
 
 
 def least_error_weights(

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from fedamp.methods.attention.inner_products import InnerProducts
 from fedamp.ranks.blocks import share
 from fedamp.row_store import computing_device
 from fedamp.rows import column_blocks, double_blocks
@@ -10,12 +11,12 @@ from fedamp.rows import column_blocks, double_blocks
 
 def _gram(rows: Tensor, origin: Tensor | None = None) -> Tensor:
     """Return the inner products of rows seen from `origin`, `(m, m)`, summed in float64 block by block."""
-    total = torch.zeros((len(rows), len(rows)), dtype=torch.float64, device=computing_device(rows))
+    total = InnerProducts(len(rows), computing_device(rows))
     work = share(column_blocks(rows))
     for _, (part, *at) in double_blocks(rows, *([] if origin is None else [origin[None]]), blocks=work.mine):
         seen = part.sub_(at[0]) if at else part
-        total.addmm_(seen, seen.T)
-    return work.summed(total).to(rows.device)
+        total.add(seen, seen)
+    return work.summed(total.sum()).to(rows.device)
 
 
 def squared_distances(rows: Tensor) -> Tensor:
