@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 from paper import measures, sizes
-from paper.experiments import CHOICE_SEED, VARIANTS
+from paper.experiments import CHOICE_SEED, TROUBLES, VARIANTS
 from paper.outcomes import (
     OURS,
+    ROBUST,
     ROWS,
     Row,
     gain_in_words,
@@ -26,7 +27,7 @@ DATA = ("emnist", "fmnist", "mnist")
 
 def facts() -> dict[str, object]:
     """Return them all."""
-    return {**_means(), **_gains(), **_variants(), **_details(), **_choices()}
+    return {**_means(), **_gains(), **_variants(), **_details(), **_robust(), **_auto(), **_choices()}
 
 
 def _name(row: Row) -> str:
@@ -90,6 +91,40 @@ def _details() -> dict[str, object]:
         **measures.earlier_cifar100(),
         "diminishing": measures.diminishing(),
     }
+
+
+def _robust() -> dict[str, object]:
+    """Return the robustness table's means, and where AutoAMP's u has the highest."""
+    numbers: dict[str, object] = {}
+    for trouble, row, which in itertools.product(TROUBLES, ROBUST, ("best", "last")):
+        scores = scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry)
+        numbers[f"robust_{'' if which == 'best' else 'last_'}{trouble}_{_name(row)}"] = mean(scores, which)
+    behind = measures.behind_the_best("AutoAMP, u")
+    return {
+        **numbers,
+        "robust_rows": len(TROUBLES),
+        "robust_first": len(TROUBLES) - len(behind),
+        "robust_not_first": "; ".join(behind) or "all of them",
+        "robust_flipped": measures.largest_loss("flipped"),
+    }
+
+
+def _auto() -> dict[str, object]:
+    """Return AutoAMP's gains over FedAMP's fast schedule, and what its newer code reaches beside the older."""
+    auto = scores_of("table3-emnist", row_named("AutoAMP, u"))
+    gains = {
+        name: gain_in_words(auto, scores_of_label("ablation-emnist", variant, "received"))
+        for name, variant in (("auto_over_brief", "base"), ("auto_over_no_oracle", "no-oracle"))
+    }
+    again = {
+        f"auto_again_{entry}": mean(scores_of_label("robust-fmnist", "clean-autoamp", entry))
+        for entry in ("own", "received")
+    }
+    before = {
+        f"auto_before_{entry}": measures.best_of_first("auto-fmnist", "practical", entry, TUNING_ROUNDS)
+        for entry in ("own", "received")
+    }
+    return gains | again | before
 
 
 def _choices() -> dict[str, object]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from paper import results
-from paper.experiments import label_of
-from paper.outcomes import NOT_RUN, Scores, scores_of_label
+from paper.experiments import TROUBLES, label_of
+from paper.outcomes import NOT_RUN, ROBUST, WRONG, Row, Scores, mean, scores_of_label
 
 
 def accuracy_of_tuning_run(value: int) -> str:
@@ -97,6 +97,41 @@ def earlier_cifar100() -> dict[str, str]:
     behind = [k for k, (w, u) in enumerate(zip(own["curve"], received["curve"], strict=True), start=1) if u < w]
     best = {f"cifar100_earlier_{entry}": f"{run[entry]['best']:.2f}" for entry in ("own", "received")}
     return {**best, "cifar100_behind": str(max(behind))}
+
+
+def best_of_first(table: str, label: str, entry: str, rounds: int) -> str:
+    """Return the mean over the seeds of the best accuracy of the first rounds."""
+    best = [max(one["curve"][:rounds]) for one in scores_of_label(table, label, entry).values()]
+    return f"{statistics.mean(best):.2f}" if best else NOT_RUN
+
+
+def behind_the_best(name: str) -> list[str]:
+    """Return in which rows of the robustness table another column has a higher mean, and by how much."""
+    found = []
+    for trouble in TROUBLES:
+        means = {row.name: float(mean(scores)) for row, scores in _robust(trouble).items() if scores}
+        if name not in means:
+            found.append(f"where {WRONG[trouble]}, it was {NOT_RUN}")
+            continue
+        best = max(means, key=lambda other: means[other])
+        if means[best] > means[name]:
+            found.append(f"where {WRONG[trouble]}, {best} is {means[best] - means[name]:.2f} higher")
+    return found
+
+
+def largest_loss(trouble: str) -> str:
+    """Return the most that any column of the robustness table loses by a trouble, in points."""
+    clean = _robust("clean")
+    lost = [
+        float(mean(clean[row])) - float(mean(scores))
+        for row, scores in _robust(trouble).items()
+        if scores and clean[row]
+    ]
+    return f"{max(lost):.2f}" if lost else NOT_RUN
+
+
+def _robust(trouble: str) -> dict[Row, Scores]:
+    return {row: scores_of_label("robust-fmnist", f"{trouble}-{row.run}", row.entry) for row in ROBUST}
 
 
 def diminishing() -> str:

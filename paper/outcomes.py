@@ -19,6 +19,9 @@ Scores = Mapping[int, Mapping[str, Any]]
 TITLES = {"mnist": "MNIST", "fmnist": "FMNIST", "emnist": "EMNIST", "cifar100": "CIFAR100"}
 NOT_RUN = "not run"
 
+OUT_OF_TIME, CUT = "the time for it was over", "†"
+"""Why a run ended that might still have got better, and how its score is marked."""
+
 CHANCE = 0.05
 """Below this a p, corrected for the number of tests, tells two methods apart."""
 
@@ -60,6 +63,18 @@ OURS = ROWS[-8:]
 ROBUST = [row for row in ROWS if row.run in (*TRAINED, "autoamp")]
 
 
+WRONG = {
+    "clean": "nothing",
+    "noise20": "20 % of all training labels are wrong",
+    "noise40": "40 % of all training labels are wrong",
+    "absent20": "a client is away with probability 0.2",
+    "absent50": "a client is away with probability 0.5",
+    "poisoned": "5 of 50 clients send flipped, scaled models",
+    "flipped": "5 of 50 clients train with labels turned around",
+}
+"""What goes wrong in a row of the robustness table, in words."""
+
+
 def row_named(name: str) -> Row:
     """Return a row by its name."""
     return next(row for row in ROWS if row.name == name)
@@ -97,7 +112,8 @@ def score(scores: Scores, which: str = "best") -> str:
     if not best:
         return NOT_RUN
     if len(best) == 1:
-        return f"{best[0]:.2f}"
+        cut = any(one["run"].get("stopped") == OUT_OF_TIME for one in scores.values())
+        return f"{best[0]:.2f}{CUT * cut}"
     seeds = "" if len(best) == len(SEEDS) else f" ({len(best)})"
     return f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}{seeds}"
 

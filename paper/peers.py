@@ -64,6 +64,9 @@ TRIALS = len(RATES["adam"]) + len(AROUND)
 
 VALIDATION = 0.2
 
+TWO_MODELS = ("fedamp", "heurfedamp", "autoamp", "pfedgraph")
+"""Methods that give a client two models of its own: w, which it trained, and u, which the server mixed for it."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -193,6 +196,16 @@ def validated(name: str, method: str, tried: Iterable[Choice]) -> dict[Choice, f
     scored = METHODS[method].scored
     scores = {choice: result["validation"][scored] for choice, result in found.items() if result is not None}
     return scores if len(scores) == len(found) else None
+
+
+def judged(name: str, method: str, choice: Choice) -> str:
+    """Return the model that a method is judged by at what was chosen: of two that are its own, validation's choice."""
+    scored = METHODS[method].scored
+    result = results.read(name, trial_label(name, method, choice)) if method in TWO_MODELS else None
+    if result is None:
+        return scored
+    held: dict[str, float] = result["validation"]
+    return max(held, key=lambda entry: (held[entry], entry == scored))
 
 
 def label_of(name: str, method: str, choice: Choice) -> str:

@@ -17,10 +17,11 @@ from typing import Any
 from fedamp.methods import METHODS
 from fedamp.records.summaries import worse_off
 from paper import peers, results
+from paper.automatic import LETTERS
 from paper.experiments import CHOICE_SEED, SEEDS
-from paper.markdown import between, filled
-from paper.outcomes import NOT_RUN, scores_of_label
-from paper.provenance import where
+from paper.markdown import between, filled, listed
+from paper.outcomes import NOT_RUN, mean, scores_of_label
+from paper.provenance import precision, where
 
 PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 BEGIN, END = "<!-- written by python -m paper.peers_page -->\n", "<!-- end of the comparison -->"
@@ -33,7 +34,9 @@ the second FedALA's clients learn their weights for the first time."""
 HOW = """\
 Every method gets the same effort in each setting: five trials on validation samples ({validation:.0%} of the training
 samples, seed {choice_seed}, which no table has, half the rounds), then runs with seeds {seeds} and what validation
-chose, at the model that the method is scored at; of equals the first. First it tries the learning rates {adam} (with
+chose, at the model that the method is scored at; of equals the first. Of {two}, which give a client a model of its own
+(w) and a mixture of its own (u), the one is taken that was better on the same samples in the trial that was chosen: one
+more choice of two than the others have. First it tries the learning rates {adam} (with
 SGD, where the method needs it: {sgd}), with its own knob at its default; then, at the best of these rates, two more
 values of its knob, as the table below says. A method without a knob tries two more rates instead: the best one times
 {around}. All else is each method's default, but for FedAMP and HeurFedAMP: alpha falls after each third of the run, as
@@ -42,7 +45,7 @@ no deployment does. Twins ({twins}) share their runs as far as they agree, and e
 
 {knobs}
 
-BMTA is the best, over the rounds, of the mean test accuracy over the clients, at the model that a method is scored at.
+BMTA is the best, over the rounds, of the mean test accuracy over the clients, at that model.
 *Worst client* is the lowest accuracy in that round, and *worse off* the number of clients with a lower one than
 Separate gives them, with the same seed and so the same split. All are means over the seeds (a figure in brackets says
 how many, where not all were run); accuracies in %. The best is bold where all methods were run with equally many seeds.
@@ -95,7 +98,7 @@ def scores_of(name: str, method: str) -> dict[int, dict[str, Any]]:
     choice = peers.chosen(name, method)
     if choice is None:
         return {}
-    return scores_of_label(name, peers.label_of(name, method, choice), METHODS[method].scored)
+    return scores_of_label(name, peers.label_of(name, method, choice), peers.judged(name, method, choice))
 
 
 def _chosen(name: str, method: str) -> str:
@@ -108,8 +111,18 @@ def _chosen(name: str, method: str) -> str:
     if knob is not None:
         own = peers.default_of(method, knob[0]) if choice.own is None else choice.own
         words += f", {knob[0]} {peers.short(own)}"
+    if method in peers.TWO_MODELS:
+        words += f", {_models(name, method, choice)}"
     scores = peers.validated(name, method, peers.trials_of(name, method)) or {}
     return f"{words} (all equal)" if len(set(scores.values())) == 1 else words
+
+
+def _models(name: str, method: str, choice: peers.Choice) -> str:
+    """Return which of two models was taken, and what the other one reached: "u (w: 96.07)"."""
+    taken = peers.judged(name, method, choice)
+    other = next(entry for entry in LETTERS if entry != taken)
+    reached = mean(scores_of_label(name, peers.label_of(name, method, choice), other))
+    return f"{LETTERS[taken]} ({LETTERS[other]}: {reached})"
 
 
 def details(name: str) -> str:
@@ -151,7 +164,7 @@ def costs() -> str:
     if not runs:
         return NOTHING_RUN
     columns = [[_cost(method, part) for method in methods] for part in ("seconds", "up", "down")]
-    device = "; ".join(dict.fromkeys(f"{run['device']}, {run['description']['precision']}" for run in runs))
+    device = "; ".join(dict.fromkeys(f"{run['device']}, {precision(run)}" for run in runs))
     about = COSTS.format(probed=PROBED, title=peers.PLACES["peers-fmnist-practical"].title, device=f" ({device})")
     return f"{_table(methods, ['s a round', 'MB up', 'MB down'], columns)}\n\n{filled(about)}"
 
@@ -243,6 +256,7 @@ def block() -> str:
         around=_listed(peers.AROUND),
         twins=", ".join(shared),
         knobs=knobs(),
+        two=listed([f"`{method}`" for method in peers.TWO_MODELS]),
         surroundings=f"In the tables are {used}." if used else "No run yet.",
         tables=textwrap.fill(" ".join(names), 90, break_on_hyphens=False).replace("\n", " \\\n    "),
         time=peers.TIME,

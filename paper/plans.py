@@ -63,7 +63,7 @@ CIFAR100 = Plan(
     # A fifth of the rounds, as 18 are of 90.
     tuning_rounds=6,
     # As many as the others. Not fewer in the run that chooses between w and u: in a run of 40 rounds u was behind w
-    # until round 15.
+    # until round 16.
     auto_rounds=30,
     seeds=SEEDS[:1],
     # A third of the rounds, a third of the patience.

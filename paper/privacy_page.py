@@ -139,6 +139,10 @@ def written(page: str) -> str:
     return between(page, BEGIN, block(), END)
 
 
+def _spread(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
 def draw() -> None:
     """Draw accuracy against epsilon, a panel for each setting that was run."""
     import matplotlib.pyplot as plt
@@ -149,12 +153,14 @@ def draw() -> None:
     figure, axes = plt.subplots(1, len(names), figsize=(5.5 * len(names), 3.8), layout="constrained", squeeze=False)
     places = range(len(privacy.EPSILONS))
     for axis, name in zip(axes[0], names, strict=True):
-        for method in privacy.COMPARED:
+        for number, method in enumerate(privacy.COMPARED):
             found = [lasts(name, method, epsilon) for epsilon in privacy.EPSILONS]
             known = [(place, each) for place, each in zip(places, found, strict=True) if each]
-            means, spread = ([function(each) for _, each in known] for function in (statistics.mean, statistics.pstdev))
-            style = {"linewidth": 2.5} if method == "autoamp" else {}
-            axis.errorbar([place for place, _ in known], means, spread, marker="o", label=method, capsize=3, **style)
+            means, spread = ([function(each) for _, each in known] for function in (statistics.mean, _spread))
+            style = {"linewidth": 2.5} if method == "autoamp" else {"linestyle": "--"} if "-ft" in method else {}
+            beside = 0.04 * (number - (len(privacy.COMPARED) - 1) / 2)  # where two are equal, both are seen
+            at = [place + beside for place, _ in known]
+            axis.errorbar(at, means, spread, marker="o", label=method, capsize=3, **style)
         axis.set(title=privacy.PLACES[name].title, xlabel="epsilon", ylabel="mean test accuracy, %")
         axis.set_xticks(places, [privacy.spelled(epsilon) for epsilon in privacy.EPSILONS])
         axis.grid(alpha=0.3)

@@ -76,6 +76,7 @@ class Runner:
             "data": note,
             **distil(config, watch.lines, setup.facts.groups, xi, keeps_weights=cell.keeps_weights),
             **surroundings(),
+            "precision": setup.facts.precision,
             "command": command(cell, config),
         }
         results.write(cell.path, result)

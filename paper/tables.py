@@ -15,6 +15,7 @@ from paper.outcomes import (
     ROBUST,
     ROWS,
     TITLES,
+    WRONG,
     Gain,
     gain,
     gained,
@@ -138,17 +139,6 @@ def _arrows(gains: Mapping[Place, Gain | None]) -> dict[Place, str]:
     corrected = holm([gain.p for gain in tested.values() if gain.p is not None])
     found = zip(tested.items(), corrected, strict=True)
     return {place: " ↑" if gain.points > 0 else " ↓" for (place, gain), p in found if p < CHANCE}
-
-
-WRONG = {
-    "clean": "nothing",
-    "noise20": "20 % of all training labels are wrong",
-    "noise40": "40 % of all training labels are wrong",
-    "absent20": "a client is away with probability 0.2",
-    "absent50": "a client is away with probability 0.5",
-    "poisoned": "5 of 50 clients send flipped, scaled models",
-    "flipped": "5 of 50 clients train with labels turned around",
-}
 
 
 def robustness(which: str = "best") -> str:

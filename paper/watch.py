@@ -11,6 +11,7 @@ from fedamp.config import RunConfig
 from fedamp.records.summaries import counted_clients, score_table
 from paper.distil import mean_accuracies
 from paper.experiments import WATCHED
+from paper.outcomes import OUT_OF_TIME
 
 LONG = 600
 """A run of this many rounds keeps what it has when the time is up: nobody runs it twice for that. A shorter one is
@@ -37,7 +38,7 @@ class Watch:
             self.stopped = f"{self.patience} rounds brought no better mean"
         elif time.monotonic() > self.deadline and line["round"] > 0:
             if self.config.rounds >= LONG:
-                self.stopped = "the time for it was over"
+                self.stopped = OUT_OF_TIME
             else:
                 self.out_of_time = True
         return self.stopped is None and not self.out_of_time

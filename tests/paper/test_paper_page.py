@@ -3,7 +3,7 @@
 import pytest
 
 from fedamp.config import Named
-from paper import page, results, run
+from paper import automatic, facts, outcomes, page, provenance, results, run
 
 
 def test_the_page_is_what_the_results_say():
@@ -19,6 +19,48 @@ def test_where_nothing_was_run_the_page_says_so(tmp_path, monkeypatch):
     assert "FedAMP's w has no complete setting yet" in page.page().replace("\n  ", " ")
     assert "| Separate | not run (86.30) | not run (86.73) |" in page.readme()
     assert "AutoAMP against the best other method: no setting is complete yet." in page.readme()
+
+
+def test_the_readmes_sentences_follow_from_the_results():
+    """They stand outside of the part that is written, since they say in words what several figures mean."""
+    text = " ".join(page.README.read_text(encoding="utf-8").split())
+    lines = [line.split(" | ") for line in automatic.automatic().splitlines()[2:] if "CIFAR100" not in line]
+    brief, behind = {}, []
+    for setting, w, u, best, _, minus in lines:
+        ours = float(next(cell for cell in (w, u) if cell.startswith("**")).strip("*").split(" ")[0])
+        brief[setting.removeprefix("| ")] = ours - float(best.split(" ")[0])
+        behind += [minus.removesuffix(" |").removeprefix("-")] if "iid" in setting else []
+    lead = brief.pop("EMNIST, practical")
+    assert f"{lead:.1f} above it on EMNIST's groups" in text
+    least = -min(brief.values())
+    assert f"never more than {least:.2f} points below" in text or f"never more than {least + 0.005:.2f} points" in text
+    assert f"{behind[0]}, {behind[1]} and {behind[2]} below" in text
+    gain = facts.facts()["auto_over_no_oracle"]
+    assert f"({float(str(gain).split(' ')[0]):.1f} above FedAMP with a schedule" in text
+
+
+def test_which_runs_were_made_otherwise_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    made = {"torch": "2", "stopped": None, "own": {"curve": [1.0]}}
+    for label, device, asked, more in (
+        ("fedavg-seed0", "NVIDIA H200", "bf16", {}),
+        ("fedavg-seed1", "NVIDIA H200", "auto", {"precision": "bf16"}),
+        ("fedavg-seed2", "NVIDIA H200", "auto", {}),  # from before a result said it
+        ("apfl-mixture-0.1-seed0", "CPU, x86_64", "auto", {"stopped": outcomes.OUT_OF_TIME}),
+    ):
+        result = {**made, "device": device, "description": {"precision": asked}, **more}
+        results.write(results.path_of("table1-mnist", label), result)
+    said = provenance.provenance()
+    assert "2 runs on NVIDIA H200, torch 2, bf16" in said["surroundings"]
+    assert "NVIDIA H200 in tf32: table1-mnist (fedavg-seed2)" in said["made_otherwise"]
+    assert "CPU, x86_64 in fp32: table1-mnist (apfl-mixture-0.1-seed0)" in said["made_otherwise"]
+    assert said["out_of_time"] == "MNIST IID apfl-mixture-0.1-seed0 (round 1)"
+
+
+def test_a_score_that_the_clock_cut_off_is_marked():
+    one = {"best": 76.24, "run": {"stopped": outcomes.OUT_OF_TIME}}
+    assert outcomes.score({0: one}) == "76.24†"
+    assert outcomes.score({0: {**one, "run": {"stopped": "40 rounds brought no better mean"}}}) == "76.24"
 
 
 @pytest.mark.slow
@@ -48,9 +90,10 @@ def test_every_figure_is_drawn_where_there_are_results(tmp_path, monkeypatch, di
     cell = digits(Named("fedamp", {"sigma": 10.0}))
     result = run.Runner().play(cell)
     local = {**result, "description": {**result["description"], "method": {"name": "fedamp", "sigma": "local"}}}
+    auto = {**result, "description": {**result["description"], "method": {"name": "autoamp"}}}  # which has no sigma
 
     def scores_of(table, row):
-        kept = {"fedamp": result, "fedamp-local": local}.get(row.run)
+        kept = {"fedamp": result, "fedamp-local": local, "autoamp": auto}.get(row.run)
         return {0: {**kept[row.entry], "run": kept}} if kept and table == "table3-emnist" else {}
 
     monkeypatch.setattr(figures, "scores_of", scores_of)
