@@ -399,7 +399,7 @@ MUTANTS = (
     ),
     Mutant(
         "records/checkpoints.py",
-        "best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}",
+        "best = {entry: Snapshot(k, score, kept[entry], *loss) for entry, (k, score, *loss) in scores.items()}",
         "best = {}",
         "tests/trust/test_kept_models.py -k survives_a_stop",
     ),

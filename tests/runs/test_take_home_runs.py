@@ -13,10 +13,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedamp
-from fedamp.config import RunConfig
+from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
+from fedamp.methods import FedAMP
 from fedamp.records.take_home import ENTRIES, HeldOut
 from fedamp.rows import Rows
+from fedamp.runs import scoring
 from fedamp.runs.identity import inputs_of, slug
 from fedamp.runs.in_use.export import export_client
 from fedamp.runs.loop import play
@@ -24,8 +26,8 @@ from fedamp.runs.material import load_material
 from fedamp.runs.scoring import with_between
 from fedamp.runs.setup import assemble
 from fedamp.runs.standing import Standing
-from fedamp.training.evaluate import evaluate
-from helpers import SOME_AT_ONCE
+from fedamp.training.evaluate import Scores, evaluate
+from helpers import SOME_AT_ONCE, silos
 
 QUICK = {"data": "digits", "clients": 6, "rounds": 7, "epochs": 1, "validation": 0.25, "lr": 0.05}
 
@@ -255,3 +257,43 @@ def test_with_absent_clients_the_score_is_that_of_the_models_that_are_kept(metho
         sizes = [len(held) for held in setup.clients.validation]
         found = 100 * float(np.average(scored, weights=sizes))
         assert found == pytest.approx(result.take_home.held_out[result.take_home.entry].score)
+
+
+@pytest.mark.parametrize("rows", ["device", "host"])
+def test_the_server_mixes_once_a_round_whether_samples_are_held_out_or_not(rows, monkeypatch):
+    counts = []
+    for validation in (0.0, 0.25):
+        sent, real = [], FedAMP.server_send
+        monkeypatch.setattr(FedAMP, "server_send", lambda *given, s=sent, real=real: s.append(1) or real(*given))
+        fedamp.run(method="fedamp", clients=5, rounds=4, epochs=1, model="logistic", validation=validation, rows=rows)
+        monkeypatch.undo()
+        counts.append(len(sent))
+    assert counts == [6, 6]  # before the first round, in each, and what would be sent next
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_learns_alone_takes_home_what_it_has_alone(seed):
+    """With a handful of held-out samples many rounds are equally good: both models are chosen by the same rule."""
+    pairs = silos((11, 14, 40, 9))
+    settings = {"model": "logistic", "rounds": 6, "epochs": 1, "validation": 0.3, "seed": seed, "lr": 0.05}
+    result = fedamp.run(clients=pairs, method="separate", take_home="chosen", **settings)
+    assert result.chosen.round == result.best_models["own"].round
+    assert torch.equal(result.chosen.models.params, result.best_models["own"].models.params)
+    assert result.best_models["own"].validation == pytest.approx(result.chosen.validation)
+
+
+def test_of_equal_scores_the_lower_loss_is_better_and_clients_count_by_their_samples(monkeypatch):
+    config = RunConfig(clients=3, validation=0.3, model="logistic", setting=Named("practical", {"groups": 3}))
+    setup = assemble(config)
+    sizes = scoring.held_sizes(config, setup)
+    assert len(set(sizes)) > 1
+    mean, total = torch.tensor([0.9, 0.5, 0.5], dtype=torch.float64), torch.tensor([0.1, 0.2, 0.3]).double()
+    found = {}
+    for k, (metric, loss) in enumerate([(mean, total), (mean, total / 2), (mean, total), (mean.flip(0), total)], 1):
+        monkeypatch.setattr(scoring, "evaluated", lambda *_, m=metric, x=loss: {"own": Scores(m, x)})
+        found = scoring.better(config, setup, found, {"own": setup.w}, k)
+        if k == 3:
+            assert found["own"].round == 2  # the third is as good, with a higher loss
+    weighted = [sum(a * n for a, n in zip(each.tolist(), sizes, strict=True)) for each in (mean, mean.flip(0))]
+    assert found["own"].round == (4 if weighted[1] > weighted[0] else 2)
+    assert found["own"].score == pytest.approx(max(weighted) / sum(sizes))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,11 +44,12 @@ class Kept:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All clients' models after the round in which their mean validation score was best so far."""
+    """All clients' models after the round in which they did best so far on all held-out samples together."""
 
     round: int
     score: float  # the higher, the better
     models: Rows
+    loss: float = math.inf  # of equal scores the lower is better; not known of what an earlier version saved
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, kept: Kept | None = No
         "k": checkpoint.k,
         "num_clients": checkpoint.server.num_clients,
         "how": dict(checkpoint.how),
-        "best": {entry: [snapshot.round, snapshot.score] for entry, snapshot in checkpoint.best.items()},
+        "best": {entry: [snapshot.round, snapshot.score, snapshot.loss] for entry, snapshot in checkpoint.best.items()},
     }
     path = folder / f"checkpoint-{checkpoint.k:07d}.safetensors"
     write_tensors(path, tensors, {"fedamp": json.dumps(header)})
@@ -143,7 +145,7 @@ def _load(path: Path, device: torch.device) -> Checkpoint | None:
         states = state_of("server", m, tensors), state_of("clients", m, tensors)
         kept = state_of("best", m, tensors).rows
         scores = header.get("best", {})
-        best = {entry: Snapshot(k, score, kept[entry]) for entry, (k, score) in scores.items()}
+        best = {entry: Snapshot(k, score, kept[entry], *loss) for entry, (k, score, *loss) in scores.items()}
         return Checkpoint(header["k"], *states, None if xi is None else xi.cpu(), header["how"], best)
     return None
 

@@ -56,6 +56,11 @@ def pooled(scores: NDArray[np.float64], losses: NDArray[np.float64], sizes: Sequ
     return [float(mean ** (1 / power)), float(loss)]
 
 
+def told_apart(score: float) -> float:
+    """Return a score to twelve digits: equal counts of right answers, summed in another order, differ in the last."""
+    return float(f"{score:.12g}")
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """What the held-out samples have said up to a round: the best candidate of each entry."""
@@ -98,8 +103,7 @@ class HeldOut:
         return max((self.best[entry] for entry in ENTRIES if entry in self.best), key=self._rank, default=None)
 
     def _rank(self, one: Candidate) -> tuple[float, float, bool, int]:
-        # Twelve digits: equal counts of right answers, summed in another order, differ in the sixteenth.
-        score, loss = float(f"{one.score:.12g}"), float(f"{one.loss:.12g}")
+        score, loss = told_apart(one.score), told_apart(one.loss)
         sign = 1 if higher_is_better(self.metric) else -1
         return sign * score, -loss, one.entry == self.scored, -one.round
 

@@ -36,8 +36,9 @@ from fedamp.runs.in_use.prediction import Prediction
 from fedamp.runs.in_use.predictor import Predictor
 
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"
-VALIDATED = "the round with the best mean validation score"
-POOLED = "own, received or the midpoint between them, and the round, that do best on all held-out samples together"
+BY_MEAN = "the round with the best mean validation score"  # as earlier versions chose
+VALIDATED = "the round with the best validation score: on all held-out samples together"
+CHOSEN_BY = "own, received or the midpoint between them, and the round, that do best on all held-out samples together"
 
 
 @dataclass(frozen=True)
@@ -50,23 +51,20 @@ class Kept:
     round: int
     models: Rows = field(repr=False)
     scores: list[float]  # of each client, as it is shown: accuracy in percent, say; nan where it is not defined
-    # The mean validation score by which they were chosen: an accuracy from 0 to 1, or the negative of an error.
+    # The validation score by which they were chosen: an accuracy from 0 to 1, or the negative of an error.
     validation: float | None = None
-    pooled: bool = False  # whether that is the score on all clients' held-out samples together
-
-    @property
-    def why(self) -> str:
-        """Why this round was chosen."""
-        return LAST if self.validation is None else POOLED if self.pooled else VALIDATED
+    why: str = LAST  # this round's models were chosen
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the models, as plain values."""
-        return {"round": self.round, "scores": self.scores, "validation": self.validation}
+        return {"round": self.round, "scores": self.scores, "validation": self.validation, "why": self.why}
 
     @classmethod
     def of(cls, models: Rows, values: Mapping[str, Any], metric: str, undefined: Sequence[int]) -> Kept:
         """Return models together with the plain values that `to_dict` gave; `undefined` are clients without a score."""
-        return cls(values["round"], models, kept_scores(values["scores"], metric, undefined), values["validation"])
+        validation = values["validation"]
+        why = values.get("why", LAST if validation is None else BY_MEAN)
+        return cls(values["round"], models, kept_scores(values["scores"], metric, undefined), validation, why)
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class Result:
             pooled = home.held_out[home.entry].score
             about = info(self.summary.metric)
             by = pooled / about.factor if about.higher_is_better else -pooled / about.factor
-            return home.entry, Kept(home.round, self.taken, home.scores, by, pooled=True)
+            return home.entry, Kept(home.round, self.taken, home.scores, by, CHOSEN_BY)
         entry = ALONE if rule == ALONE else self.scored
         if entry not in self.last_models:
             raise UserError(f"{where} has no models trained alone; run it with --alone, or --method separate")

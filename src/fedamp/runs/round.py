@@ -25,6 +25,7 @@ class Round:
 
     server: State
     clients: State
+    sent: Message  # to the clients of this process, or waiting for those who are away
     present: Tensor  # (m,) bool
     heard: Tensor  # (m,) bool: whose reply was received
     models: dict[str, Rows]  # of the present clients of this process: "own", "received"
@@ -88,6 +89,7 @@ def play_round(
     return Round(
         server=server,
         clients=_remembered(clients, part, sound[shard.here(who)], heard[shard.mine]),
+        sent=shard.message(message),
         present=present,
         heard=heard,
         models=trained.models,

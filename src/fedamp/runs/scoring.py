@@ -13,9 +13,9 @@ from fedamp.config import RunConfig
 from fedamp.methods import Method
 from fedamp.records.checkpoints import Snapshot
 from fedamp.records.summaries import Line, Summary, counted_clients, in_unit, score_table, spread, summarise
-from fedamp.records.take_home import CHOSEN, SCORED, HeldOut
+from fedamp.records.take_home import CHOSEN, SCORED, HeldOut, pooled, told_apart
 from fedamp.rows import Rows
-from fedamp.runs.result import Kept
+from fedamp.runs.result import LAST, VALIDATED, Kept
 from fedamp.runs.setup import Setup
 from fedamp.training.evaluate import Scores, evaluate
 
@@ -70,36 +70,46 @@ def scores(setup: Setup, models: Mapping[str, Rows], who: Tensor) -> dict[str, A
 def kept(setup: Setup, k: int, models: Rows, validation: float | None = None) -> Kept:
     """Return all clients' models of round k with their own test scores."""
     own = evaluated(setup, {"": setup.shard.rows(models)}, "test")[""].metric.numpy()
-    return Kept(k, models, in_unit(own, setup.trainer.task.metric).tolist(), validation)
+    scores = in_unit(own, setup.trainer.task.metric).tolist()
+    return Kept(k, models, scores, validation, LAST if validation is None else VALIDATED)
 
 
 def better(
     config: RunConfig, setup: Setup, best: Mapping[str, Snapshot], models: Mapping[str, Rows], k: int
 ) -> dict[str, Snapshot]:
-    """Return the best validated models of each entry, now that round k is played; of equally good ones the earlier.
+    """Return the best validated models of each entry, now that round k is played.
 
-    Each stack is scored itself: in a round's line an absent client has the score of another model. What is received in
-    round k was made by the round before; what was there before the first round is nobody's result.
+    The rule is that of what clients take home: the score on all held-out samples together, then their loss, then the
+    earlier round. By another one, models trained alone would be compared with better chosen ones. Each stack is scored
+    itself: in a round's line an absent client has the score of another model. What is received in round k was made by
+    the round before; what was there before the first round is nobody's result.
     """
-    found, task = dict(best), setup.trainer.task
-    counted = torch.tensor(counted_clients(len(setup.clients), config.poisoned))
+    found, task, sizes = dict(best), setup.trainer.task, held_sizes(config, setup)
     for entry, rows in models.items():
         made = k - 1 if entry == "received" else k
-        metric = evaluated(setup, {entry: rows}, "validation")[entry].metric
-        mean = float(metric[counted & ~metric.isnan()].mean())  # over those whose samples define a score
-        score = mean if task.higher_is_better else -mean
-        if made > 0 and math.isfinite(score) and (entry not in found or score > found[entry].score):
-            found[entry] = Snapshot(made, score, rows)
+        each = evaluated(setup, {entry: rows}, "validation")[entry]
+        score, loss = pooled(each.metric.numpy(), each.loss.numpy(), sizes, task.metric)
+        one = Snapshot(made, score if task.higher_is_better else -score, rows, loss)
+        if made > 0 and math.isfinite(score) and (entry not in found or _rank(one) > _rank(found[entry])):
+            found[entry] = one
     return found
+
+
+def _rank(one: Snapshot) -> tuple[float, float]:
+    return told_apart(one.score), -told_apart(one.loss)
+
+
+def held_sizes(config: RunConfig, setup: Setup) -> tuple[int, ...]:
+    """Return how many samples each client holds out for validation; 0 for one that does not count."""
+    counted = counted_clients(len(setup.clients), config.poisoned)
+    return tuple(len(held) if counts else 0 for held, counts in zip(setup.clients.validation, counted, strict=True))
 
 
 def held_out(config: RunConfig, setup: Setup, lines: Sequence[Line]) -> HeldOut | None:
     """Return what the held-out samples say after these lines; None if no samples are held out."""
     if not setup.clients.validation:
         return None
-    counted = counted_clients(len(setup.clients), config.poisoned)
-    sizes = [len(held) if counts else 0 for held, counts in zip(setup.clients.validation, counted, strict=True)]
-    return HeldOut(tuple(sizes), setup.trainer.task.metric, setup.method.scored).over(lines)
+    return HeldOut(held_sizes(config, setup), setup.trainer.task.metric, setup.method.scored).over(lines)
 
 
 AT_HOME = "at home"

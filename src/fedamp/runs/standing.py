@@ -12,7 +12,7 @@ from fedamp.config import RunConfig
 from fedamp.records.checkpoints import Checkpoint, Snapshot
 from fedamp.records.summaries import Line
 from fedamp.records.take_home import HeldOut
-from fedamp.rows import Message, Rows, State
+from fedamp.rows import Rows, State
 from fedamp.runs.round import Round
 from fedamp.runs.scoring import AT_HOME, at_home, better, with_between, with_choice
 from fedamp.runs.setup import Setup
@@ -62,20 +62,16 @@ class Standing:
 
     def models(self, setup: Setup) -> dict[str, Rows]:
         """Return the models of this process's clients: their own, and what the server would send next."""
-        return setup.method.client_models(self.clients, self._sent(setup, self.k + 1))
-
-    def _sent(self, setup: Setup, k: int) -> Message:
-        """Return what round k sends to this process's clients."""
         with setup.shard.server():
-            _, message = setup.method.server_send(self.server, k)
-        return setup.shard.message(message)
+            _, message = setup.method.server_send(self.server, self.k + 1)
+        return setup.method.client_models(self.clients, setup.shard.message(message))
 
     def after(self, played: Round, line: Line, config: RunConfig, setup: Setup) -> Standing:
         """Return where the run stands after one more round, of which this line was written."""
         k, best, said = self.k + 1, self.best, self.held_out
         if said is not None:
             # All clients' models as this round scores them, the absent ones' too.
-            models = setup.method.client_models(played.clients, self._sent(setup, k))
+            models = setup.method.client_models(played.clients, played.sent)
             best = better(config, setup, best, with_between(models), k)
             have = at_home(models, best.get(AT_HOME), played.heard[setup.shard.mine])
             if "received" in have:
