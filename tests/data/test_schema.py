@@ -11,6 +11,7 @@ from silo_files import PLAIN, A, W, one_line, silo, table_schema
 
 from fedamp.data.silos.cells import label_name
 from fedamp.data.silos.schema import apply_schema, make_schema, merge_schemas, schema_notes
+from fedamp.data.silos.schema.definition import CONSTANT
 from fedamp.data.silos.schema.differences import schema_differences
 from fedamp.errors import UserError
 
@@ -28,7 +29,7 @@ def test_schema_of_a_table_by_hand():
     assert schema.count == 3
     np.testing.assert_allclose(schema.shift, [3, 0, 0, 0, 7])
     np.testing.assert_allclose(schema.spread, [np.sqrt(8 / 3), 1, 1, 1, 0])
-    assert schema.scale[4] == 1.0
+    assert schema.scale[4] == CONSTANT
     x, y = apply_schema(schema, a)
     assert x.dtype == torch.float32
     assert y.dtype == torch.int64
@@ -91,7 +92,7 @@ def test_constant_columns_stay_constant():
     # The mean of 0.1 three times is not 0.1 in floating point: dividing by that difference would be noise.
     silos = [silo(np.full((n, 1), 0.1), np.arange(n), name) for n, name in ((3, "a"), (7, "b"), (11, "c"))]
     schema = make_schema(silos)
-    assert (schema.shift, schema.spread, schema.scale) == ((0.1,), (0.0,), (1.0,))
+    assert (schema.shift, schema.spread, schema.scale) == ((0.1,), (0.0,), (CONSTANT,))
     assert merge_schemas([make_schema([each]) for each in silos]) == schema
     assert apply_schema(schema, silos[0])[0].abs().max() == 0
 

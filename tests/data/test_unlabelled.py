@@ -151,3 +151,24 @@ def test_a_missing_cell_does_not_say_what_a_mark_is_for(tmp_path, empty):
     new = write(tmp_path / "new.csv", [["1.234", "3"], [empty, "3"]], ["x", "z"], ";")
     with pytest.raises(UserError, match=r"1\.234"):
         encode_file(make_schema([silo], missing="fill"), new)
+
+
+def test_a_column_that_never_varied_takes_no_part_in_what_is_said_of_new_rows(tmp_path):
+    """Its weights were drawn and never trained: another value must not reach them."""
+    header = ["age", "year", "ill"]
+    rows = [["50", "2024", "yes"], ["61", "2024", "no"], ["70", "2024", "no"]]
+    silo = read_silo(write(tmp_path / "silo.csv", rows, header), "ill", missing="keep")
+    schema = make_schema([silo], missing="fill")
+    kept = ["50", "2024"]
+    (same, other, none), lines = encode_file(
+        schema, write(tmp_path / "new.csv", [kept, ["50", "1999"], ["50", ""]], header[:-1])
+    )
+    assert torch.equal(same, apply_schema(schema, silo)[0][0])
+    torch.testing.assert_close(other, same, atol=1e-20, rtol=1e-6)
+    assert torch.equal(none, same)
+    assert lines == [
+        "column 'year' was 2024 in all rows that the model learned from, and is not in 1 of 3 rows; the model knows "
+        "nothing of other values, and takes no notice of them"
+    ]
+    _, lines = encode_file(schema, write(tmp_path / "same.csv", [kept], header[:-1]))
+    assert not lines

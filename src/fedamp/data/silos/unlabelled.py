@@ -78,11 +78,12 @@ def check_names(schema: Schema, name: str, header: Iterable[str], ignored: Colle
 def encode_columns(
     schema: Schema, name: str, numbers: Mapping[str, Floats], words: Mapping[str, Array]
 ) -> tuple[Tensor, list[str]]:
-    """Return columns of the schema's kinds as inputs, and a warning for each with words that it does not know."""
+    """Return columns of the schema's kinds as inputs, and a warning for each with something that it does not know."""
     rows = len(next(iter((*numbers.values(), *words.values()))))
     ordered = [numbers[column] for column in schema.columns or () if column in numbers]
     x = np.stack(ordered, axis=1) if ordered else np.empty((rows, 0))
     lines = [line for column, cells in words.items() for line in _unknown(column, cells, schema.categories[column])]
+    lines += [line for column, one in schema.constants.items() for line in _varied(column, numbers[column], one)]
     return encode(schema, x, words, name), lines
 
 
@@ -192,6 +193,17 @@ def _unknown(column: str, cells: Array, known: Collection[str]) -> list[str]:
     return [
         f"column {column!r} has words that the model never saw in {sum(new.values())} of {len(cells)} rows "
         f"({listed(new, 3)}); they count as none of its words ({listed(known, 6)})"
+    ]
+
+
+def _varied(column: str, numbers: Floats, one: float) -> list[str]:
+    """Return a warning if a column that was the same in all rows of training is not any more."""
+    other = ~np.isnan(numbers) & ~np.isclose(numbers, one, rtol=1e-6, atol=0)
+    if not other.any():
+        return []
+    return [
+        f"column {column!r} was {one:g} in all rows that the model learned from, and is not in {other.sum()} of "
+        f"{len(numbers)} rows; the model knows nothing of other values, and takes no notice of them"
     ]
 
 

@@ -39,7 +39,7 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
     record = read_run(Path(folder))
     config = RunConfig.of(record.config)
     check_loadable(record, config)
-    schema = read_schema(record.path / SCHEMA) if (record.path / SCHEMA).exists() else None
+    schema = recorded_schema(record, config)
     flat, why = None, ""
     try:
         flat = trained_model(record, config, model, f"fedamp.load({str(record.path)!r}, model=...)")
@@ -48,6 +48,19 @@ def load(folder: str | Path, model: Model | None = None) -> Result:
             raise
         why = str(error)
     return recorded(record, config, recorded_method(record, config), flat, schema, why)
+
+
+def recorded_schema(record: RunRecord, config: RunConfig) -> Schema | None:
+    """Return the schema by which a run's rows were encoded, or None if its samples were taken as they were."""
+    path = record.path / SCHEMA
+    if path.exists():
+        return read_schema(path)
+    if record.facts.encoded or config.label is not None:
+        raise UserError(
+            f"{path} is missing: the folder is damaged. By it rows were encoded and scaled for the model, and without "
+            "it none can be; take the folder from a backup, or run it again"
+        )
+    return None
 
 
 def check_loadable(record: RunRecord, config: RunConfig) -> None:

@@ -9,14 +9,13 @@ from torch import nn
 
 from fedamp.config import RunConfig
 from fedamp.data.silos.schema import Schema
-from fedamp.data.silos.schema_file import read_schema
 from fedamp.errors import UserError
 from fedamp.methods import Method
 from fedamp.models.flat_model import FlatModel
 from fedamp.records.facts import Facts
 from fedamp.records.last_state import LastState, read_last_state
-from fedamp.records.reading import SCHEMA, RunRecord, read_run
-from fedamp.runs.in_use.loading import recorded_method
+from fedamp.records.reading import RunRecord, read_run
+from fedamp.runs.in_use.loading import recorded_method, recorded_schema
 from fedamp.runs.newcomers.newcomer import SETTING
 from fedamp.runs.result import Result
 from fedamp.runs.trained_model import Model, built_by_name, trained_model
@@ -87,7 +86,7 @@ def _of_folder(folder: Path, model: Model | None) -> FinishedRun:
             f"the method of {folder} was given from Python ({config.method.name}); join the result there, with "
             "fedamp.join(result, ...)"
         )
-    schema = read_schema(folder / SCHEMA) if (folder / SCHEMA).exists() else None
+    schema = recorded_schema(record, config)
     flat = trained_model(record, config, model, f"fedamp.join({str(folder)!r}, ..., model=...)")
     return FinishedRun(str(folder), config, record.facts, schema, method, flat, last)
 

@@ -19,6 +19,11 @@ Missing = Literal["refuse", "fill", "drop"]
 MISSING: tuple[str, ...] = get_args(Missing)
 
 
+CONSTANT = 2.0**100
+"""What a feature is divided by that is the same in all rows. Its input is 0 in training, so that its weights stay as
+they were drawn: another value in a row to come must not reach them, or it would drive the prediction."""
+
+
 @dataclass(frozen=True)
 class Schema:
     """The agreement of a federation's silos; a model sees (x - shift) / scale.
@@ -57,8 +62,18 @@ class Schema:
 
     @property
     def scale(self) -> tuple[float, ...]:
-        """What inputs are divided by: the spread, or 1 if a feature is constant."""
-        return tuple(value or 1.0 for value in self.spread)
+        """What inputs are divided by: the spread, or CONSTANT if a feature is the same in all rows."""
+        return tuple(value or CONSTANT for value in self.spread)
+
+    @cached_property
+    def constants(self) -> dict[str, float]:
+        """A table's columns of numbers that are the same in all rows, and what they are there."""
+        found = zip(self.inputs, self.shift, self.spread, strict=False)
+        return {
+            each.column: shift
+            for each, shift, spread in found
+            if each.scaled and not spread and each.column not in self.unknown
+        }
 
     @property
     def target_scale(self) -> float:
