@@ -46,6 +46,27 @@ def test_changed_labels_are_refused_in_the_old_folder(fedamp_command):
     assert {path.name: path.read_bytes() for path in Path("r1").iterdir()} == before
 
 
+def test_the_same_files_are_the_same_by_another_path(fedamp_command):
+    write_silos()
+    assert fedamp_command(*COMMAND, "--rounds", "2", "--out", "r1")[0] == 0
+    before = {path.name: path.read_bytes() for path in Path("r1").iterdir()}
+    here, elsewhere = Path.cwd(), Path("elsewhere")
+    elsewhere.mkdir()
+    os.chdir(elsewhere)
+    try:
+        again = ["run", "--data", "../silos", "--label", "y", "--rounds", "2", "--out", "../r1", "--json"]
+        assert fedamp_command(*again)[0] == 0
+        os.chdir(here)
+        assert {path.name: path.read_bytes() for path in Path("r1").iterdir()} == before, "it was shown, not run again"
+        write_silos(flip=True)
+        os.chdir(elsewhere)
+        code, _, err = fedamp_command(*again)
+        assert code == 2
+        assert "data is 'silos/' there and '../silos' here; the data are not those that it learned from" in err
+    finally:
+        os.chdir(here)
+
+
 def test_and_get_a_folder_of_their_own_where_none_is_named(fedamp_command):
     write_silos()
     first = json.loads(fedamp_command(*COMMAND, "--json")[1])

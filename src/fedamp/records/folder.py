@@ -53,6 +53,10 @@ from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import Rows
 
 
+PLACES = ("data", "schema")
+"""What a configuration says of where files are: the same files may be given by another path."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A folder that a run writes to. A federation's server has no inputs: its data are not in one place."""
@@ -73,7 +77,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             there = self.config()
             self._check_free(there, config)
-            saved = load_checkpoint(self.path, home or device) if there == config else None
+            saved = load_checkpoint(self.path, home or device) if self._goes_on(there, config) else None
             if saved is not None:
                 self._check_device(saved, device)
             for name in (RESULT, MODELS, BEST, XI, SCHEMA, STATE):
@@ -88,6 +92,9 @@ class RunFolder:
                 saved, before = None, []  # rounds are missing from the record: begin anew
             self.rewrite(before)
         return saved
+
+    def _goes_on(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> bool:
+        return there is not None and not self.differences(config)
 
     def _check_free(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> None:
         """Raise if the folder holds another run, or other files."""
@@ -111,8 +118,10 @@ class RunFolder:
     def differences(self, config: Mapping[str, Any]) -> list[str]:
         """Return in words how the run in this folder differs from this configuration with these inputs."""
         there = self.config()
-        asked = [] if there is None else differences(there, config)
-        return asked + ([] if self.inputs is None else self.inputs.differences(read_json(self.path / INPUTS)))
+        other = [] if self.inputs is None else self.inputs.differences(read_json(self.path / INPUTS))
+        if there is not None and self.inputs is not None and not other:
+            there = {**there, **{name: config.get(name) for name in PLACES}}  # what is there is the same
+        return ([] if there is None else differences(there, config)) + other
 
     def finished(self, config: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result of exactly this run, if it is here and has finished."""
