@@ -52,7 +52,6 @@ from fedamp.records.reading import (
 from fedamp.records.tensor_file import write_tensors
 from fedamp.rows import Rows
 
-
 PLACES = ("data", "schema")
 """What a configuration says of where files are: the same files may be given by another path."""
 
