@@ -66,13 +66,31 @@ def test_too_few_samples_name_nobody_and_say_so():
     few = enough(1) - 1
     result = found([[1] * few], [[0] * few])
     assert result.worse_off == ()
-    assert "no single client can be shown to be worse off (better: 0, worse: 1, on 4 held-out" in result.headline()
+    assert "no single client can be shown to be worse off (better: 0, worse: 1; with fewer" in result.headline()
     assert "with fewer than 5, one client alone can't stand out" in result.headline()
     assert found([[1] * (few + 1)], [[0] * (few + 1)]).worse_off == (0,)
     m = 20
     others = [[0] * 30] * (m - 1)
     for samples, named in ((enough(m) - 1, ()), (enough(m), (0,))):
         assert found([[1] * samples, *others], [[0] * samples, *others]).worse_off == named
+
+
+def test_the_mean_over_clients_and_that_over_samples_are_both_told_where_they_differ():
+    """Of a client with one held-out sample the first mean has a half, the second a thirtieth."""
+    text = found([[0], [1] * 6 + [0] * 23], [[1], [1] * 3 + [0] * 26]).headline()
+    assert text.startswith(
+        "89.7 %, alone 44.8 % (mean over 2 clients of scores on held-out samples, 1 to 29 each); "
+        "all held-out samples together 80.0 %, alone 86.7 %; no single client"
+    )
+    text = found([[1.0], [4.0] * 3], [[9.0], [1.0] * 3], metric="rmse").headline()
+    assert text.startswith("RMSE 1.5, alone RMSE 2 (mean over 2 clients of scores on held-out samples, 1 to 3 each)")
+    assert f"all held-out samples together RMSE {math.sqrt(13 / 4):.4g}, alone RMSE {math.sqrt(3):.4g};" in text
+    assert "together" not in found([[0], [1]], [[0], [1]]).headline()
+    assert "together" not in found([[0.1], [0.2] * 3], [[0.1], [0.2] * 3], metric="auc").headline()
+    assert (
+        "together RMSE 1, alone not finite;"
+        in found([[1.0], [1.0] * 2], [[math.nan], [1.0] * 2], metric="rmse").headline()
+    )
 
 
 def test_an_error_that_is_usually_larger_is_not_worse_if_its_mean_is_not():

@@ -24,6 +24,7 @@ from fedamp import seeds
 from fedamp.config.metrics import RANKS, SIGN, info
 from fedamp.records.client_names import client_name
 from fedamp.records.summaries import higher_is_better
+from fedamp.records.take_home import pooled
 
 FLIPS, AT_ONCE = 4095, 256
 """How often signs are drawn, and how many draws are held in memory at once."""
@@ -80,13 +81,29 @@ class BesideAlone:
         few = "" if min(self.samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
         if info(self.metric).paired != SIGN:
             few = "; few samples of a class say little"
-        home, alone = (_mean_text(models.validation or [], self.metric) for models in (self.home, self.alone))
+        return (
+            f"{self._on_average()}; no single client can be shown to be worse off "
+            f"(better: {higher}, worse: {lower}{few})"
+        )
+
+    def _on_average(self) -> str:
+        """Return both means of held-out scores in words: over clients, however few samples one has, and over samples.
+
+        The second is left out where it is the first, and for metrics whose score of all samples together does not
+        follow from the clients' own.
+        """
+        assert self.samples is not None, "nothing is held out"
+        both = [models.validation or [] for models in (self.home, self.alone)]
+        home, alone = (_mean_text(scores, self.metric) for scores in both)
         least, most = min(self.samples), max(self.samples)
         on = f"{least}" if least == most else f"{least} to {most}"
-        return (
-            f"{home} on average, alone {alone}; no single client can be shown to be worse off "
-            f"(better: {higher}, worse: {lower}, on {on} held-out samples each{few})"
-        )
+        count = sum(pair != (None, None) for pair in zip(*both, strict=True))
+        clients = "1 client's score" if count == 1 else f"mean over {count} clients of scores"
+        text = f"{home}, alone {alone} ({clients} on held-out samples, {on} each)"
+        if least == most or not info(self.metric).pools:
+            return text
+        home, alone = (_pooled_text(scores, self.samples, self.metric) for scores in both)
+        return f"{text}; all held-out samples together {home}, alone {alone}"
 
     def warnings(self, method: str, reasons: Sequence[str], names: Sequence[str] | None = None) -> list[str]:
         """Return a warning for each client that is worse off, with its reason ("" if there is none) and its cure."""
@@ -122,6 +139,12 @@ def _mean_text(scores: Sequence[float | None], metric: str) -> str:
     """Return the mean over the clients in words."""
     known = [score for score in scores if score is not None]
     return score_text(sum(known) / len(known) if known else None, metric)
+
+
+def _pooled_text(scores: Sequence[float | None], samples: Sequence[int], metric: str) -> str:
+    """Return the score on the samples of all clients together in words."""
+    known = np.array([math.inf if score is None else score for score in scores])
+    return score_text(pooled(known, np.zeros(len(known)), samples, metric)[0], metric)
 
 
 def _wins(home: NDArray[np.float64], alone: NDArray[np.float64]) -> tuple[int, int]:
