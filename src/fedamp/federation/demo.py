@@ -135,11 +135,11 @@ def _scores(record: Path, entry: str) -> Table:
     lines = [line["test"].get(entry, {}).get("accuracy") for line in run.lines]
     scored = [line for line in lines if line]
     sizes = run.facts.sizes or [None] * len(NAMES)
-    table = Table("silo", "training samples", f"accuracy of the {entry} model before round 1", "in the end")
+    table = Table("silo", "training samples", f"test accuracy of the {entry} model before round 1", "in the end")
     for name, size, first, last in zip(NAMES, sizes, scored[0], scored[-1], strict=True):
         table.add_row(name, str(size or "-"), _shown(first), _shown(last))
     return table
 
 
 def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
+    return "-" if value is None else f"{100 * value:.2f} %"

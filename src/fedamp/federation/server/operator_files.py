@@ -129,9 +129,12 @@ class OperatorFiles:
         members = [member for member in self.federation.members if not self._removed(member)]
         parts = [f"round {played.k}/{rounds}: {len(played.replies)} of {len(members)} silos"]
         parts += [self._missing(member) for member in members if member.key not in played.replies]
-        scores = line.get("test", {}).get(self.state.method.scored) or line.get("test", {}).get("own")
-        if scores is not None:
-            parts.append(self._score_text(scores[self.metric]))
+        test = line.get("test", {})
+        entry = self.state.method.scored
+        if not test.get(entry) or test[entry] == test.get("own"):  # who probes has received nothing yet
+            entry = "own"
+        if (scores := test.get(entry)) is not None:
+            parts.append(f"{entry} models: {self._score_text(scores[self.metric])}")
         if private := [member.name for member in members if self._withholds(member, played)]:
             parts.append(f"scores withheld by {', '.join(private)}")
         if "effective_clients" in line:
@@ -174,10 +177,10 @@ class OperatorFiles:
         worst = (min if about.higher_is_better else max)(known, key=lambda name: known[name])
         what = "error" if self.metric == "rmse" else about.words
         shown, least = (_shown(value, self.metric) for value in (mean, known[worst]))
-        return f"mean {what} {shown}, worst {least} ({worst})"
+        return f"mean test {what} {shown}, worst {least} ({worst})"
 
 
 def _shown(score: float, metric: str) -> str:
     """Return a recorded score in words, as a line of the log has it."""
     about = info(metric)
-    return f"{score:.2%}" if about.factor == 100 else about.text(score) if math.isfinite(score) else f"{score:g}"
+    return about.text(about.factor * score) if math.isfinite(score) else f"{score:g}"

@@ -205,11 +205,7 @@ class Record:
         result = self._result(summary, lines, received)
         self.state.choice = self._held_out(lines).choice
         run.finish(result, self._next_models(), self._xi(), forget=False)
-        best, told = info(metric).text(summary.best), info(metric).words
-        known = f"best mean {told} {best} in round {summary.best_round}"
-        self.say(
-            f"finished: {known if any('test' in line for line in lines) else 'all silos keep their scores at home'}"
-        )
+        self.say(f"finished: {self._best_text(summary, lines)}")
         self.status("finished")
 
     # -- the result ------------------------------------------------------------------------------------------------
@@ -227,6 +223,17 @@ class Record:
         columns = zip(self.keys, table.T, strict=True)
         scored = [self._counts(key) and bool((~np.isnan(column)).any()) for key, column in columns]
         return summarise(table, self.facts.metric, scored)
+
+    def _best_text(self, summary: Summary, lines: list[dict[str, Any]]) -> str:
+        """Return the best round in words: like a round's line, it says which models its score is of."""
+        if not any("test" in line for line in lines):
+            return "all silos keep their scores at home"
+        about, scored, k = info(self.facts.metric), self.state.method.scored, summary.best_round
+        entry = scored if len(score_table(lines, scored, self.facts.metric)) else "own"
+        made = f"of the {entry} models that round {k} made"
+        if entry == "received":  # silos score them when they get them
+            made += f" (line of round {k + 1})" if k < self.state.k else " (scored after the last line)"
+        return f"{about.best_mean} {about.text(summary.best)}, {made}"
 
     def _held_out(self, lines: list[dict[str, Any]]) -> HeldOut:
         """Return what the silos' held-out samples say; one that was removed, or never told how many, does not count."""
