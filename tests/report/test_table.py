@@ -48,6 +48,34 @@ def test_one_seed_has_no_sd_and_without_separate_nobody_is_worse_off(tmp_path):
     assert (row.sd, row.worse_off, row.p, row.against) == (None, None, None, None)
 
 
+def alone_beside(folder: Path, rounds) -> None:
+    """Give a run the scores of models trained alone beside it."""
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    for line, scores in zip(lines, rounds, strict=True):
+        line["test"]["alone"] = {"accuracy": list(scores)}
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_without_separate_the_models_trained_beside_tell_who_is_worse_off(tmp_path):
+    """Regression: the table had no number and denied what the next plot showed."""
+    alone_beside(write_run(tmp_path / "a0", "fedamp", 0, [(0.5, 0.7), (0.6, 0.8)]), [(0, 0), (0.7, 0.7), (0.6, 0.6)])
+    alone_beside(write_run(tmp_path / "a1", "fedamp", 1, [(0.5, 0.7), (0.6, 0.8)]), [(0, 0), (0.7, 0.9), (0.6, 0.6)])
+    rows = list(table_of(tmp_path).values())
+    assert rows[0].worse_off == 1  # 60 against 70, 80 against 80
+    text = as_text(rows)
+    assert "worse off than alone" in text
+    assert "1 of 2" in text
+    assert "the model trained alone beside it (--alone)" in text
+    assert "Separate" not in text
+    write_run(tmp_path / "a2", "fedamp", 2, [(0.5, 0.7), (0.6, 0.8)])
+    assert table_of(tmp_path)["fedamp"].worse_off is None, "of one of the runs it is not known"
+    write_run(tmp_path / "s0", "separate", 0, [(0.5, 0.5), (0.5, 0.5)])
+    rows = list(table_of(tmp_path).values())
+    assert rows[-1].worse_off == 0, "Separate goes first"
+    assert "worse off than Separate" in as_text(rows)
+    assert "beside" not in as_text(rows)
+
+
 def test_errors_are_best_where_lowest_and_headings_say_so(tmp_path):
     write_run(tmp_path / "s", "separate", 0, [(3.0, 5.0), (4.0, 4.5)], metric="rmse")
     write_run(tmp_path / "a", "fedamp", 0, [(2.0, 5.0), (3.5, 4.5)], metric="rmse")

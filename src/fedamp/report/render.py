@@ -39,12 +39,22 @@ def headings(rows: Sequence[Row]) -> list[str]:
     if chose(rows):
         scores += [f"validated {unit}", f"chosen {unit}"]
     tuned = ["chosen by validation"] if was_tuned(rows) else []
-    return ["method", "seeds", *scores, "worse off than Separate", p, "seconds", *tuned]
+    worse = "worse off than alone" if _told_beside(rows) else "worse off than Separate"
+    return ["method", "seeds", *scores, worse, p, "seconds", *tuned]
 
 
 def chose(rows: Sequence[Row]) -> bool:
     """Whether held-out samples chose what clients take home: then the table has columns for it."""
     return any(row.chosen is not None for row in rows)
+
+
+def _has_separate(rows: Sequence[Row]) -> bool:
+    return any(row.method.split(" ")[0] == ALONE for row in rows)
+
+
+def _told_beside(rows: Sequence[Row]) -> bool:
+    """Whether a block tells who is worse off by models trained alone beside its methods: it has no Separate."""
+    return not _has_separate(rows) and any(row.worse_off is not None for row in rows)
 
 
 def was_tuned(rows: Sequence[Row]) -> bool:
@@ -113,8 +123,15 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
     if repeated := sum(row.repeated for row in rows):
         runs = "1 run that repeats" if repeated == 1 else f"{repeated} runs that repeat"
         notes.append(f"Left out: {runs} a method and seed.")
-    if not any(row.method.split(" ")[0] == ALONE for row in rows):
-        notes.append("Separate was not run beside it; a run with --alone has a section on who is worse off than alone.")
+    if any(_told_beside(own) for _, own in blocks(rows)):
+        notes.append(
+            "Worse off than alone: each client's test score at the method's best round against that of the model "
+            "trained alone beside it (--alone) at its own; a mean over the seeds, without regard to chance."
+        )
+    elif not _has_separate(rows):
+        notes.append(
+            "Who is worse off is not known: neither was Separate run, nor a model trained alone beside (--alone)."
+        )
     if len({row.block for row in rows}) > 1:
         notes.append("These runs differ in more than method and seed: compare methods only within a setting.")
     if any(OTHER_DATA in row.block for row in rows):

@@ -37,7 +37,7 @@ class Row:
     last: float | None  # after the last round
     worst: float | None  # the worst client at the best round, mean over seeds
     tenth: float | None  # the score that nine clients in ten exceed
-    worse_off: int | None  # clients worse off than by training alone
+    worse_off: int | None  # clients worse off than with Separate, or where it was not run, than alone beside the method
     clients: int  # how many are counted
     against: str | None  # the method that p compares with
     p: float | None  # Wilcoxon's signed-rank test over clients, two-sided
@@ -103,7 +103,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
     trials = group.trials
     bests = [trial.summary.best for trial in trials]
     worse: int | None = None
-    if alone is not None and alone is not group and (pair := _paired(group, alone)) is not None:
+    if (pair := _beside(group) if alone is None else None if alone is group else _paired(group, alone)) is not None:
         worse = worse_off(pair[0].tolist(), pair[1].tolist(), block.higher)
     p, note = (None, missing) if other is None else _p(group, other)
     return Row(
@@ -166,6 +166,17 @@ def _p(group: Group, other: Group) -> tuple[float | None, str]:
         return None, ""
     pair = _paired(group, other)
     return (None, "no seed in common") if pair is None else wilcoxon_p(*pair)
+
+
+def _beside(group: Group) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the same of a method and the models trained alone beside it; None if a run has none."""
+    both = [(trial, trial.summary, trial.alone_summary) for trial in group.trials]
+    pairs = [(mine.per_client, alone.per_client) for _, mine, alone in both if alone is not None]
+    if not pairs or len(pairs) < len(both) or len({len(trial.counted) for trial in group.trials}) > 1:
+        return None
+    counted = np.logical_and.reduce([trial.counted for trial in group.trials])
+    mine, theirs = (np.mean(side, axis=0) for side in zip(*pairs, strict=True))
+    return mine[counted], theirs[counted]
 
 
 def _paired(a: Group, b: Group) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
