@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
+from rich.text import Text
 from safetensors.torch import load_file
 
 from fedamp import __version__
+from fedamp.cli import main
 from fedamp.methods import METHODS
 from fedamp.records.folder import RunFolder
 
@@ -249,6 +252,24 @@ def test_quiet_where_stdout_is_no_terminal(fedamp_command):
     _, out, err = fedamp_command("run", *QUICK, "--json")
     assert out.count("\n") == 1
     assert err == ""
+
+
+def help_texts(command, name="fedamp"):
+    """Return all help texts of a command and of those below it, by the name of what they explain."""
+    yield name, command.help or ""
+    for param in command.params:
+        yield f"{name} {param.name}", getattr(param, "help", None) or ""
+    for below, each in getattr(command, "commands", {}).items():
+        yield from help_texts(each, f"{name} {below}")
+
+
+def test_no_word_in_brackets_is_lost_from_a_help_text():
+    """Regression: rich read the extra in pip install 'fedamp[onnx]' as its markup, and showed nothing."""
+    found = dict(help_texts(typer.main.get_command(main.app)))
+    assert "'fedamp[onnx]'" in Text.from_markup(found["fedamp export form"]).plain
+    assert len(found) > 50
+    for name, text in found.items():
+        assert Text.from_markup(text).plain == text.replace("\\[", "["), name
 
 
 def test_arguments_have_help_texts(fedamp_command):

@@ -26,7 +26,7 @@ def export_command(
     client: Client = None,
     every: Annotated[bool, Flag("--all", help="Every client's, each in files of its own.")] = False,
     form: Annotated[
-        str, Flag("--format", help="safetensors, onnx (pip install 'fedamp[onnx]'), or both.")
+        str, Flag("--format", help=r"safetensors, onnx (pip install 'fedamp\[onnx]'), or both.")
     ] = "safetensors",
     take_home: TakeHome = None,
     out: Annotated[
