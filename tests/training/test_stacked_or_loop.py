@@ -1,5 +1,7 @@
 """Which way to train goes by a stated rule, and what can't be stacked is looped."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -48,6 +50,49 @@ def test_a_module_that_vmap_can_not_take_is_looped_and_says_so(module, requested
     assert choice.engine == "loop"
     assert f"{type(module).__name__} can't be trained for all clients at once" in choice.warning
     assert "one at a time" in choice.warning
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.inner, self.out = kind(3, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(self.inner(x.reshape(len(x), 2, 3).float())[0][:, -1])
+
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.out(self.inner(x.float()[:, None])[:, 0])
+
+
+OPERATIONS = [
+    (Recurrent(nn.LSTM), r"\w*(lstm|rnn)\w*(\.\w+)?"),
+    (Recurrent(nn.GRU), r"gru\.input"),
+    (Attends(), r"_(transformer|scaled_dot_product)\w+"),  # by torch's version and the model's mode
+]
+
+
+@pytest.mark.parametrize(("module", "operation"), OPERATIONS, ids=["LSTM", "GRU", "Transformer"])
+def test_an_operation_without_a_batched_form_is_named_in_plain_words(module, operation):
+    warning = chosen(module, "auto").warning
+    name = type(module).__name__
+    why = rf"vmap has no batched form of one of the model's operations, {operation}"
+    assert re.fullmatch(
+        rf"{name} can't be trained for all clients at once \({why}\); clients train one at a time instead", warning
+    ), warning
+
+
+def test_a_module_that_looks_at_values_is_told_so():
+    assert (
+        "(what it does depends on the values in a tensor, as with .item() or an if"
+        in chosen(CallsItem(), "auto").warning
+    )
 
 
 def test_known_layers_in_an_unknown_place_are_left_to_vmap():

@@ -190,8 +190,21 @@ def _fault(trainer: Trainer, clients: Clients, w: Rows, way: str) -> str | None:
                     return "it draws from a global stream of random numbers, once for all clients"
                 probe.model(ended.params[0], ended.buffers[0], x[0], training=False)  # one alone, after all at once
     except Exception as error:  # whatever a user's module may do under vmap
-        return re.split(r"(?<=[a-z)])\. |\n", str(error).strip())[0][:240] or type(error).__name__
+        return _in_words(str(error).strip()) or type(error).__name__
     return None
+
+
+def _in_words(error: str) -> str:
+    """Return what torch says of a failed step, without its own inner workings.
+
+    >>> _in_words("Batching rule not implemented for aten::gru.input; the fallback path doesn't work on out= ops.")
+    "vmap has no batched form of one of the model's operations, gru.input"
+    """
+    if rule := re.search(r"batching rule (?:not implemented )?for (?:aten::)?([\w:.]*\w)", error, re.IGNORECASE):
+        return f"vmap has no batched form of one of the model's operations, {rule[1]}"
+    if "data-dependent control flow" in error:
+        return "what it does depends on the values in a tensor, as with .item() or an if, which vmap does not allow"
+    return re.split(r"(?<=[a-z)])\. |\n", error)[0][:240]
 
 
 def _draws(trainer: Trainer, clients: Clients, w: Rows) -> bool:
