@@ -171,6 +171,34 @@ def test_the_axis_is_made_for_where_methods_end(open_page):
     assert view(errors, higher=False) == (-high, -low, ["3"])
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_methods_look_different_and_autoamp_like_no_other(open_page, scheme):
+    page = open_page(color_scheme=scheme)
+    others = [f"method {i}" for i in range(30)]
+    methods = ["separate", *others[:9], "autoamp", *others[9:], "autoamp (pull=2)", "separate (epochs=2)"]
+    look = "names => Charts.looks(names).map(i => [Charts.colour(i), Charts.dash(i)])"
+    found = dict(zip(methods, map(tuple, page.evaluate(look, methods)), strict=True))
+    assert len(set(found.values())) == len(methods)
+    for alone in ("autoamp", "separate"):
+        assert [name.split()[0] for name in methods if found[name][0] == found[alone][0]].count("method") == 0
+    assert len({found[name][0] for name in others[:12]}) == 12
+    assert found["autoamp"][1] == "solid"
+    # Alone too, grey is Separate's.
+    assert page.evaluate(look, ["fedavg"])[0][0] != found["separate"][0]
+
+
+def test_autoamps_line_is_wider_and_lies_below(open_page):
+    page = open_page()
+    draw = """names => {
+        const lines = Charts.looks(names).map((i, k) => ({ name: names[k], i, x: [1, 2], mean: [k, k + 1] }));
+        Curves.draw(document.getElementById("curves"), lines, { label: "", higher: true, most: 2 });
+        return document.getElementById("curves").data.map(({ name, line }) => [name, line.width]);
+    }"""
+    drawn = page.evaluate(draw, ["separate", "fedavg", "autoamp", "ditto"])
+    assert [name for name, _ in drawn] == ["autoamp", "separate", "fedavg", "ditto"]
+    assert sorted(width for _, width in drawn) == [width for _, width in drawn][::-1]
+
+
 def test_curves_have_a_name_at_their_end(open_page):
     page = open_page()
     names_shown = page.locator("#curves .annotation-text").all_text_contents()

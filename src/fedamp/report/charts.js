@@ -3,17 +3,35 @@
 const Charts = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const fine = matchMedia("(pointer: fine)");
-  // Okabe and Ito's colours, which the colour-blind can distinguish; a lighter set on dark paper. Dashes do the rest.
+  // Okabe and Ito's colours, which the colour-blind can distinguish, and four more; a lighter set on dark paper. The first,
+  // grey, is Separate's alone. Twelve colours and five dashes: 60 methods look different.
   const COLOURS = {
-    light: ["#5b6472", "#0072b2", "#b35900", "#007a5a", "#a8457f", "#2a8fc7", "#7a6a00", "#c0392b", "#5e3c99"],
-    dark: ["#b4bdca", "#5db4f0", "#f0a048", "#3fd0a4", "#e690c2", "#9bd5f7", "#e6d84a", "#ff8a7a", "#b9a0f0"],
+    light: ["#5b6472", "#0072b2", "#b35900", "#007a5a", "#a8457f", "#2a8fc7", "#7a6a00", "#c0392b", "#5e3c99", "#6d4c41", "#4c8c00", "#008f96", "#8e24aa"],
+    dark: ["#b4bdca", "#5db4f0", "#f0a048", "#3fd0a4", "#e690c2", "#9bd5f7", "#e6d84a", "#ff8a7a", "#b9a0f0", "#c9a394", "#a5d65a", "#4fd6d6", "#dd8df0"],
   };
-  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+  const OURS = { light: "#e6006f", dark: "#ff4fa3" }; // AutoAMP's alone
+
+  // A number for each method's look: below 0 AutoAMP, 0 Separate.
+  function looks(names) {
+    const is = (name, method) => name === method || name.startsWith(method + " ");
+    let [ours, others, alone] = [0, 0, false];
+    return names.map((name) => {
+      if (is(name, "autoamp")) return --ours;
+      if (alone || !is(name, "separate")) return ++others;
+      alone = true;
+      return 0;
+    });
+  }
 
   // Plotly reads a little HTML in its texts: give it none.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colour = (i) => COLOURS[dark.matches ? "dark" : "light"][i % COLOURS.light.length];
+  const colour = (i) => {
+    const paper = dark.matches ? "dark" : "light";
+    return i < 0 ? OURS[paper] : COLOURS[paper][i && 1 + ((i - 1) % (COLOURS.light.length - 1))];
+  };
+  const dash = (i) => DASHES[(i < 0 ? -1 - i : i) % DASHES.length];
   const faint = (hex, over = 1) => hex + (over > 3 ? "12" : "2e"); // where many lie over one another, each is fainter
 
   function layout(more) {
@@ -106,7 +124,7 @@ const Charts = (() => {
     const last = Math.max(...curves.flatMap(({ x }) => x));
     const rule = { color: css("--warn"), width: 2, dash: "dot" };
     Plotly.react(plot, curves.map(({ name, x, y }, i) => ({
-      type: "scatter", mode: last < 30 ? "lines+markers" : "lines", x: [0, ...x], y: [0, ...y], line: { color: colour(i + 1), dash: DASHES[i % DASHES.length] },
+      type: "scatter", mode: last < 30 ? "lines+markers" : "lines", x: [0, ...x], y: [0, ...y], line: { color: colour(i + 1), dash: dash(i) },
       text: Array(x.length + 1).fill(plain(name)), hovertemplate: "%{text}, round %{x}: epsilon %{y:.3g}<extra></extra>",
     })), layout({
       shapes: asked.map((y) => ({ type: "line", x0: 0, x1: 1, xref: "paper", y0: y, y1: y, line: rule })),
@@ -135,16 +153,16 @@ const Charts = (() => {
   function swatch(i) {
     const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-    const dashes = { solid: "none", dash: "8 5", dot: "3 3", dashdot: "9 3 3 3" }[DASHES[i % DASHES.length]];
-    const numbers = { x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": 3, "stroke-dasharray": dashes };
+    const dashes = { solid: "none", dash: "8 5", dot: "3 3", dashdot: "9 3 3 3", longdash: "13 6" }[dash(i)];
+    const numbers = { x1: 0, x2: 34, y1: 5, y2: 5, stroke: colour(i), "stroke-width": i < 0 ? 6 : 3, "stroke-dasharray": dashes };
     for (const [name, value] of Object.entries(numbers)) line.setAttribute(name, value);
     for (const [name, value] of Object.entries({ width: 34, height: 10, "aria-hidden": "true" })) drawing.setAttribute(name, value);
     drawing.append(line);
     return drawing;
   }
 
-  // Boxes that hide and show curves by name; `draw` is called after a change.
-  function fillLegend(fieldset, names, hidden, draw) {
+  // Boxes that hide and show curves by name, each with its look; `draw` is called after a change.
+  function fillLegend(fieldset, names, hidden, draw, look = names.map((_, i) => i)) {
     const labels = names.map((name, i) => {
       const label = document.createElement("label");
       const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hidden.has(name) });
@@ -153,11 +171,11 @@ const Charts = (() => {
         else hidden.add(name);
         draw();
       });
-      label.append(box, swatch(i), name);
+      label.append(box, swatch(look[i]), name);
       return label;
     });
     fieldset.replaceChildren(fieldset.firstElementChild, ...labels);
   }
 
-  return { dark, plain, css, colour, faint, DASHES, layout, config, heatMap, spectrum, epsilon, gains, swatch, fillLegend };
+  return { dark, plain, css, colour, faint, dash, looks, layout, config, heatMap, spectrum, epsilon, gains, swatch, fillLegend };
 })();

@@ -37,6 +37,7 @@ const ClientView = (() => {
 
   // How many counted clients do better by a method, and the table of its scores.
   function scoreRows(block, seed, i) {
+    const looks = Charts.looks(block.methods.map((method) => method.name));
     return block.methods.map((method, place) => {
       const run = runOf(method, seed);
       const score = run?.scores[i];
@@ -44,7 +45,7 @@ const ClientView = (() => {
       const mean = others.length ? others.reduce((a, b) => a + b, 0) / others.length : null;
       const better = others.filter((value) => (block.higher ? value > score : value < score)).length;
       const gain = run?.gain?.[i];
-      return element("tr", {}, element("th", { scope: "row" }, Charts.swatch(place), ` ${method.name}`),
+      return element("tr", {}, element("th", { scope: "row" }, Charts.swatch(looks[place]), ` ${method.name}`),
         element("td", { textContent: run ? text(block, score) : "–" }),
         element("td", { textContent: signed(block, gain), className: gain < -1e-9 ? "loss" : "" }),
         element("td", { textContent: text(block, mean, "–") }),

@@ -1,11 +1,12 @@
 "use strict";
 // Curves by round: an axis on which it is seen where methods end, and each one's name at the end of its line.
 const Curves = (() => {
-  const { plain, css, colour, faint, DASHES, layout, config } = Charts;
+  const { plain, css, colour, faint, layout, config } = Charts;
   const FAR = 8; // a method that ends so many times farther from the best than the middle one does is left outside
   const SHARE = 0.1; // but not one that ends within this share of the best
   const NARROW = 420; // pixels below which there is no room for names at the ends of lines
   const LINE = 15; // pixels between two names
+  const WIDE = 6; // pixels of AutoAMP's line, which lies below all others and is seen beside them
   const MARGIN = { l: 52, r: 12, t: 12, b: 44 };
 
   const finite = (values) => (values ?? []).filter((value) => Number.isFinite(value));
@@ -38,15 +39,17 @@ const Curves = (() => {
 
   function traces(lines) {
     const bands = lines.filter(({ low }) => low).length;
-    return lines.flatMap(({ name, i, x, mean, low, high, dash, width }, place) => {
+    const upwards = [...lines].sort((a, b) => (b.i < 0) - (a.i < 0));
+    return upwards.flatMap(({ name, i, x, mean, low, high, dash, width }, place) => {
       const edge = { x, mode: "lines", line: { width: 0, color: colour(i) }, hoverinfo: "skip" };
       const band = low ? [{ ...edge, y: low }, { ...edge, y: high, fill: "tonexty", fillcolor: faint(colour(i), bands) }] : [];
       const end = mean.findLastIndex((value) => Number.isFinite(value));
+      // What lies below is wider, so that curves that coincide are both seen.
+      const usual = i < 0 ? WIDE : 2 + (3 * (lines.length - 1 - place)) / lines.length;
       return [...band, {
         x, y: mean, name: plain(name), mode: "lines+markers",
-        // What lies below is wider, so that curves that coincide are both seen.
-        line: { color: colour(i), width: width ?? 2 + (3 * (lines.length - 1 - place)) / lines.length, dash: dash ?? DASHES[i % DASHES.length] },
-        marker: { color: colour(i), size: mean.map((_, k) => (k === end ? 7 : 0)), opacity: 1, line: { width: 0 } },
+        line: { color: colour(i), width: width ?? usual, dash: dash ?? Charts.dash(i) },
+        marker: { color: colour(i), size: mean.map((_, k) => (k === end ? (i < 0 ? 10 : 7) : 0)), opacity: 1, line: { width: 0 } },
         hovertemplate: `${plain(name)}<br>round %{x}: %{y:.4g}<extra></extra>`,
       }];
     });

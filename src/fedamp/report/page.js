@@ -9,7 +9,8 @@
   let stale = true; // whether the overview must be drawn before it is shown
   let opened = null; // the name of the client whose view is shown
 
-  const shown = () => block.methods.map((method, i) => ({ method, i })).filter(({ method }) => !hidden.has(method.name));
+  const looks = () => Charts.looks(block.methods.map((method) => method.name));
+  const shown = () => looks().map((i, place) => ({ method: block.methods[place], i })).filter(({ method }) => !hidden.has(method.name));
   const chosen = () => block.methods.find((method) => method.name === $("client-method").value) ?? block.methods[0];
   const seed = () => Number($("client-seed").value);
   const whole = () => $("whole-axis").checked;
@@ -89,7 +90,7 @@
 
   function drawOverview() {
     stale = false;
-    Charts.fillLegend($("legend"), block.methods.map((method) => method.name), hidden, drawMethods);
+    Charts.fillLegend($("legend"), block.methods.map((method) => method.name), hidden, drawMethods, looks());
     drawMethods();
     drawXi();
     drawClients();

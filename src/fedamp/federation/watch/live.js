@@ -3,7 +3,7 @@
   const EVERY = 2000;
   const PATIENCE = 10000;
   const $ = (id) => document.getElementById(id);
-  const { dark, plain, colour, DASHES, layout, config } = Charts;
+  const { dark, plain, colour, dash, layout, config } = Charts;
   const hidden = new Set();
   const parts = {};
   let plots = {};
@@ -53,7 +53,7 @@
     const width = (place) => 2 + (3 * (shown.length - 1 - place)) / shown.length;
     const traces = shown.map(({ line, i }, place) => ({
       x: line.x, y: line.y, name: plain(line.name), mode: line.x.length > 1 ? "lines" : "markers", connectgaps: false,
-      line: { color: colour(i), width: width(place), dash: DASHES[i % DASHES.length] },
+      line: { color: colour(i), width: width(place), dash: dash(i) },
       marker: { color: colour(i), size: 8 },
       hovertemplate: `${plain(line.name)}<br>round %{x}: %{y:.4g}<extra></extra>`,
     }));
