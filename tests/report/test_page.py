@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,11 @@ def test_a_report_needs_no_torch():
     code = "import sys, fedamp.report; print(*{'torch', 'pandas', 'matplotlib', 'sklearn'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == []
+
+
+def test_a_newcomers_headline_has_no_digest(tmp_path):
+    setting = {"name": "newcomer", "run": "here", "state": "724cb70894a35064", "silo": "delta"}
+    text = write_report([write_run(tmp_path / "a", data="new/delta.csv", setting=setting)]).read_text()
+    title = "new/delta.csv, newcomer (run=here, silo=delta)"
+    assert re.search(r"<title>(.*?)</title>", text)[1].count(title) == 1
+    assert re.search(r"<h1>(.*?)</h1>", text)[1] == title

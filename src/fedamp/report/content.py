@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -20,6 +20,9 @@ UNUSUAL = (
     *("dp_epsilon", "dp_noise", "dp_delta", "dp_clip"),
 )
 """Settings that are named only if they were used."""
+
+UNSAID = ("state",)
+"""What a headline leaves out of a setting: the digest by which a newcomer's run knows the run that it joined."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +102,15 @@ def content(blocks: Sequence[Block], rows: Sequence[Row]) -> Content:
 
 
 def _title(blocks: Sequence[Block]) -> str:
-    settings = [f"{block.config.get('data')}, {_choice(block.config.get('setting'))}" for block in blocks]
+    settings = [f"{block.config.get('data')}, {_choice(block.config.get('setting'), UNSAID)}" for block in blocks]
     return " · ".join(dict.fromkeys(settings))
 
 
-def _choice(value: Any) -> str:
-    """Return a choice by name in words, with its parameters."""
+def _choice(value: Any, leave_out: Collection[str] = ()) -> str:
+    """Return a choice by name in words, with its parameters but for some."""
     if not isinstance(value, Mapping):
         return str(value)
-    rest = ", ".join(f"{key}={each}" for key, each in value.items() if key != "name")
+    rest = ", ".join(f"{key}={each}" for key, each in value.items() if key not in ("name", *leave_out))
     return f"{value.get('name')} ({rest})" if rest else str(value.get("name"))
 
 
