@@ -51,6 +51,12 @@ def test_a_federation_writes_gaps_and_its_own_order():
         ([3.0, 1.0, 1.0], {"rank": 1.0}, "Clients differ in 1 direction; noise is 31 % of what differs; 1 client"
          " listens to 2.0 others on average, 2 keep to themselves."),
         ([1.0, 1.0], {}, "Clients differ in 2 directions, and too much to help each other: everyone keeps to itself."),
+        ([2.0] * 4, {"rank": 3.0, "spectrum": [23.1, 0.5, 0.2, 0.0]}, "Clients differ in 3 directions, in 2 of them"
+         " by less than a model's noise; noise is 31 % of what differs; 4 clients listen to 1.0 others on average."),
+        ([2.0, 2.0], {"spectrum": [0.9, 0.2]}, "Clients differ in 2 directions, in all of them by less than a model's"
+         " noise; noise is 31 % of what differs; 2 clients listen to 1.0 others on average."),
+        ([1.0, 1.0], {"rank": 1.0, "spectrum": [0.9, 0.0]}, "Clients differ in 1 direction, by less than a model's"
+         " noise, and too much to help each other: everyone keeps to itself."),
         ([3.0, 3.0, 3.0], {"rank": 0.0}, "Nobody differs measurably: everyone gets the average."),
         (
             [2.0, 2.0, 1.0],

@@ -111,6 +111,18 @@ def test_who_helps_whom_is_drawn(open_page):
     assert page.evaluate(plot.format("spectrum") + "[0].y") == [7.0, -0.5]
     assert page.evaluate(plot.format("clients") + ".map(each => each.y)") == [[1.0, 0.0], [30.0, 0.0]]
     assert page.locator("[data-spectrum] .annotation-text").text_content() == "rank 1"
+    assert page.locator("[data-spectrum] .bartext").all_text_contents() == ["7", "−0.5"]
+
+
+def test_a_direction_too_small_to_see_has_its_number(open_page):
+    page = open_page()
+    page.evaluate(
+        "Charts.spectrum(document.querySelector('[data-spectrum]'), { values: [23.12, 0.163, 4e-17], rank: 2 })"
+    )
+    assert page.locator("[data-spectrum] .bartext").all_text_contents() == ["23", "0.16", "0"]
+    many = "{ values: Array(12).fill(1), rank: 2 }"
+    page.evaluate(f"Charts.spectrum(document.querySelector('[data-spectrum]'), {many})")
+    assert page.locator("[data-spectrum] .bartext").all_text_contents() == []
 
 
 def test_another_setting_can_be_chosen(open_page):

@@ -56,7 +56,7 @@ def in_a_sentence(found: Helping, names: Sequence[str] | None = None) -> str:
         if min(here) > ALONE:
             return "Nobody differs measurably: everyone gets the average."
         return f"Nobody differs measurably: those who have probed and are heard get their average; {_alone(here)}."
-    first = f"Clients differ in {_count(found.rank, 'direction')}"
+    first = f"Clients differ in {_count(found.rank, 'direction')}{_small(found)}"
     listening = [value - 1 for value in here if value > ALONE]
     if not listening:
         parts = [first, "and too much to help each other: everyone keeps to itself"]
@@ -69,6 +69,19 @@ def in_a_sentence(found: Helping, names: Sequence[str] | None = None) -> str:
     if len(listening) < len(here):
         last += f", {_alone(here)}"
     return f"{first}; {noise}; {last}.{_opposites(found, names)}"
+
+
+def _small(found: Helping) -> str:
+    """Return how many of the directions are small beside the noise; nothing if none.
+
+    Few clients have few eigenvalues below 0, or none but for rounding, that tell how large noise's are: then small ones
+    count as well.
+    """
+    small = sum(0 < value < 1 for value in found.spectrum[: found.rank])
+    if not small:
+        return ""
+    where = "" if found.rank == 1 else "in all of them " if small == found.rank else f"in {small} of them "
+    return f", {where}by less than a model's noise"
 
 
 def _alone(here: Sequence[float]) -> str:

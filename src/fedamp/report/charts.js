@@ -108,9 +108,12 @@ const Charts = (() => {
     const x = values.map((_, i) => i + 1);
     const kept = { color: css("--warn"), width: 2, dash: "dot" };
     const few = values.length < 12 ? { dtick: 1 } : {};
+    // A bar may be too low to be seen and count: of few clients, each has its number.
+    const text = values.map((value) => (Math.abs(value) < 0.005 ? "0" : String(Number(value.toPrecision(2)))).replace("-", "−"));
+    const numbers = values.length < 12 ? { text, textposition: "outside", cliponaxis: false } : {};
     Plotly.react(plot, [{
       type: "bar", x, y: values, marker: { color: x.map((i) => (i <= rank ? colour(1) : colour(0))) },
-      hovertemplate: "direction %{x}: %{y:.3g} times the noise<extra></extra>",
+      ...numbers, hovertemplate: "direction %{x}: %{y:.3g} times the noise<extra></extra>",
     }], layout({
       shapes: [{ type: "line", x0: rank + 0.5, x1: rank + 0.5, yref: "paper", y0: 0, y1: 1, line: kept }],
       annotations: [{ x: rank + 0.5, y: 1, yref: "paper", yanchor: "bottom", showarrow: false, text: `rank ${rank}`, font: { color: css("--warn") } }],
