@@ -15,7 +15,19 @@ def test_those_of_a_set_have_none():
     assert RunConfig(drop={"b", "a"}).drop == RunConfig(drop=frozenset("ba")).drop == ("a", "b")
 
 
-@pytest.mark.parametrize("value", [5, {"a": 1}, [1], [None]])
+def test_a_whole_number_is_a_columns_name():
+    config = RunConfig(label=6, silo_column=7, columns=[0, "1"], drop={8})
+    assert (config.label, config.silo_column, config.columns, config.drop) == ("6", "7", ("0", "1"), ("8",))
+
+
+@pytest.mark.parametrize("name", ["label", "silo_column"])
+@pytest.mark.parametrize("value", [1.5, True, ["a"]])
+def test_what_is_no_columns_name(name, value):
+    with pytest.raises(UserError, match=f"{name} is .* expected a column's name"):
+        RunConfig(**{name: value})
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, [1.5], [True], [None]])
 def test_what_names_no_column(value):
     with pytest.raises(UserError, match=r"columns is .* expected names of columns"):
         RunConfig(columns=value)

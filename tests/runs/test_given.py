@@ -114,6 +114,33 @@ def test_a_structured_array_is_a_table():
     assert_same(one, other)
 
 
+NUMBERED = {
+    "tables": lambda numbers, words: ({"clients": [numbers] * 2, "label": 4}, {"clients": [words] * 2, "label": "4"}),
+    "one table": lambda numbers, words: (
+        {"data": numbers, "silo_column": 2, "label": np.int64(4)},
+        {"data": words, "silo_column": "2", "label": "4"},
+    ),
+    "some columns": lambda numbers, words: (
+        {"clients": [numbers] * 2, "label": "4", "columns": [0, "1"]},
+        {"clients": [words] * 2, "label": "4", "columns": "0,1"},
+    ),
+    "without some": lambda numbers, words: (
+        {"clients": [numbers] * 2, "label": 4, "drop": np.array([2, 3])},
+        {"clients": [words] * 2, "label": "4", "drop": "2,3"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_columns_that_are_numbers_are_called_by_them(kind):
+    numbers = A.fillna({"sex": "F"}).set_axis(range(5), axis=1)
+    given, same = NUMBERED[kind](numbers, numbers.rename(columns=str))
+    result = fedamp.run(**given, missing="fill", **QUICK)
+    assert_same(result, fedamp.run(**same, missing="fill", **QUICK))
+    known = numbers[[int(name) for name in result.schema.columns]]
+    assert result.predict(known, 0).to_dict() == result.predict(known.rename(columns=str), 0).to_dict()
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_inputs_may_be_a_table_of_numbers(library):
     build = {"pandas": pd.DataFrame, "polars": pytest.importorskip("polars").DataFrame, "pyarrow": pa.table}[library]
@@ -301,6 +328,8 @@ BAD = {
         {"clients": {"a": A}, "label": "dead"},
         r"a: there is no label column 'dead' \(did you mean 'died'",
     ),
+    "no such number as label": ({"clients": [A.set_axis(range(5), axis=1)], "label": 7}, "no label column '7'"),
+    "a label that names no column": ({"clients": [A], "label": 4.0}, "label is 4.0; expected a column's name"),
     "no label": ({"clients": [A]}, "client 0: there is no label column 'label'"),
     "missing cells": ({"clients": {"a": A, "b": B}, "label": "died"}, "a: row 4, column 'pressure' is empty"),
     "a label that is missing": ({"clients": {"a": A.assign(died=np.nan)}, **TABLES}, "a: .*column 'died' is empty"),

@@ -290,6 +290,8 @@ class RunConfig:
         checks.positive("poison_scale", self.poison_scale)
         for name in ("noisy_clients", "poisoned"):
             object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        for name in ("label", "silo_column"):
+            object.__setattr__(self, name, column_name(name, getattr(self, name)))
         for name in ("columns", "drop"):
             object.__setattr__(self, name, _words(name, getattr(self, name)))
         self._check_attack()
@@ -417,11 +419,21 @@ def _numbers(what: str, value: object) -> tuple[int, ...] | None:
 def _words(what: str, value: object) -> tuple[str, ...]:
     """Return names as a tuple; text like "id,name" is fine too."""
     parts: Any = () if value is None else value.split(",") if isinstance(value, str) else value
-    found = list(parts) if hasattr(parts, "__iter__") and not isinstance(parts, Mapping) else [parts]
+    several = hasattr(parts, "__iter__") and not isinstance(parts, Mapping)
+    found = [str(each) if checks.is_whole(each) else each for each in parts] if several else [parts]
     if not all(isinstance(each, str) for each in found):
         raise UserError(f"{what} is {value!r}; expected names of columns, say id,name")
     names = [each.strip() for each in (sorted(found) if isinstance(parts, set | frozenset) else found)]
     return tuple(dict.fromkeys(each for each in names if each))
+
+
+def column_name(what: str, value: object) -> str | None:
+    """Return a column's name; a whole number is one too, as in a DataFrame that was made from an array."""
+    if checks.is_whole(value):
+        return str(value)
+    if not isinstance(value, str | None):
+        raise UserError(f"{what} is {value!r}; expected a column's name")
+    return value
 
 
 def is_folder(data: str) -> bool:

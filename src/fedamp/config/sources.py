@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedamp.config import presets
-from fedamp.config.run_config import NAMED, Named, RunConfig, check_protected, is_folder
+from fedamp.config.run_config import NAMED, Named, RunConfig, check_protected, column_name, is_folder
 from fedamp.errors import UserError
 
 
@@ -55,10 +55,10 @@ def with_silos(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"setting is {values['setting']!r}, but {data} is a folder of silos: they are the partition")
     from fedamp.data.silos.read import count_silos
 
-    for name in ("silo_column", "encoding"):
-        if not isinstance(values.get(name), str | None):
-            raise UserError(f"{name} is {values[name]!r}; expected a text")
-    count = count_silos(Path(data), values.get("silo_column"), values.get("encoding"))
+    if not isinstance(values.get("encoding"), str | None):
+        raise UserError(f"encoding is {values['encoding']!r}; expected a text")
+    silo_column = column_name("silo_column", values.get("silo_column"))
+    count = count_silos(Path(data), silo_column, values.get("encoding"))
     return {**values, "setting": "natural", "clients": count}
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from fedamp.config import RunConfig
-from fedamp.config.run_config import GIVEN
+from fedamp.config.run_config import GIVEN, column_name
 from fedamp.data.given.datasets import array_columns, columns_of
 from fedamp.data.given.samples import Given, given_samples, listed_clients
 from fedamp.data.given.tables import is_table, silos_of_table, silos_of_tables
@@ -48,7 +48,7 @@ def given_clients(values: Mapping[str, Any], clients: Any) -> tuple[RunConfig, S
     """Return configuration and material of clients that bring their samples, each a table of its own or (x, y)."""
     _refuse(values, (*NEVER, "silo_column"), "clients are given with their samples")
     named = listed_clients(clients)
-    label = values.get("label", LABEL)
+    label = column_name("label", values.get("label")) or LABEL
     pictured = [name for name, part in named.items() if array_columns(part)]
     tables = [name for name, part in named.items() if is_table(part) and name not in pictured]
     if tables:
