@@ -85,9 +85,18 @@ def _cells(whose: str, y: Any) -> Any:
 
 
 def _check(whose: str, column: Any) -> None:
+    """Raise unless all targets of a client are words, or all are numbers that name classes."""
     for row, value in enumerate(column.tolist()):
         if not isinstance(value, str | bool | int) or not str(value).strip() or len(str(value)) > LONGEST_WORD:
             raise UserError(
                 f"row {row} of the targets of {whose} is {brief(value)}; expected a word in every row, of up to "
                 f"{LONGEST_WORD} characters"
             )
+    values = column.tolist()
+    word = next((row for row, value in enumerate(values) if isinstance(value, str)), None)
+    number = next((row for row, value in enumerate(values) if not isinstance(value, str)), None)
+    if word is not None and number is not None:
+        raise UserError(
+            f"the targets of {whose} have words and numbers: row {word} is {brief(values[word])} and row {number} is "
+            f"{brief(values[number])}; expected words in all rows, or numbers in all (y.astype(str) makes them words)"
+        )
