@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedamp.errors import UserError
 from fedamp.models.flat_model import FlatModel
 from fedamp.rows import Rows
 
@@ -93,6 +94,13 @@ def test_modules_that_can_not_be_rows():
         FlatModel(nn.ReLU())
     with pytest.raises(ValueError, match=r"torch\.float32, torch\.float64; expected one"):
         FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
+    lazy = nn.Sequential(nn.LazyLinear(2), nn.LazyBatchNorm1d())
+    with pytest.raises(
+        UserError, match=r"values without a shape \(0.weight, 0.bias, 1.weight, \.\.\.\).*call the module"
+    ):
+        FlatModel(lazy)
+    lazy(torch.ones(3, 4))
+    assert FlatModel(lazy).num_params == 4 * 2 + 2 + 2 + 2
     module = nn.Linear(2, 2)
     module.register_buffer("mask", torch.tensor([-torch.inf]))
     with pytest.raises(ValueError, match=r"buffer 'mask' of Linear is not finite.*persistent=False"):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from fedamp.errors import UserError
 from fedamp.models.left_behind import Untouched
@@ -29,6 +30,7 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        _check_shaped(module)
         self._given = module  # never called here: a pass may leave traces in a module
         self.module = copy.deepcopy(module)
         persistent = self.module.state_dict(keep_vars=True)
@@ -194,6 +196,17 @@ class FlatModel:
         output = self._stacked({**_cut(params, self._params), **carried}, x, training)
         after = [carried[name].to(buffers.dtype).reshape(len(buffers), -1) for name in self._buffers]
         return output, torch.cat(after, 1) if after else buffers
+
+
+def _check_shaped(module: nn.Module) -> None:
+    """Raise if the shape of some values is not known before a first call, as in nn.LazyLinear."""
+    values = [*module.named_parameters(), *module.named_buffers()]
+    if lazy := [name for name, value in values if is_lazy(value)]:
+        raise UserError(
+            f"{type(module).__name__} has values without a shape ({', '.join(lazy[:3])}{', ...' if lazy[3:] else ''}), "
+            "as lazy layers have before their first call; call the module once on a sample, model(x[:2]), before it is "
+            "given or returned"
+        )
 
 
 def _cut(row: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
