@@ -279,6 +279,15 @@ def test_a_training_step_that_fails_is_told_before_anything_runs(way):
         play(module, clients=words, engine=way)
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_a_model_of_another_float_type_is_told_its_cure(kind):
+    module = nn.Linear(6, 3).to(kind)
+    words = rf"the model Linear is of {kind}, but models train in torch.float32, .*: model\.to\(torch\.float32\)"
+    with pytest.raises(UserError, match=words):
+        play(module, clients=[(x.double(), y) for x, y in clients()])
+    play(module.to(torch.float32), clients=[(x.double(), y) for x, y in clients()])
+
+
 # What a user has frozen --------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,11 @@ def check_model(model: FlatModel, clients: Clients, num_outputs: int, task: Task
             output = _outputs(model, x, training)
         except Exception as error:  # whatever a user's module may do
             why = " ".join(str(error).split())[:200] or type(error).__name__
+            if x.is_floating_point() and model.dtype != x.dtype:
+                raise UserError(
+                    f"the model {name} is of {model.dtype}, but models train in {x.dtype}, which their inputs are in; "
+                    f"give it in that: model.to({x.dtype})"
+                ) from None
             if not x.is_floating_point():
                 why += "; they are whole numbers, for an Embedding: give floats to other layers"
             raise UserError(f"{what} inputs of shape {tuple(x.shape)}: {why}") from None
