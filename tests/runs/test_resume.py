@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 import fedamp
 from fedamp.config import RunConfig
+from fedamp.methods.fedprox import FedProx
 from fedamp.records import checkpoints
 from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.records.folder import RunFolder
@@ -229,3 +230,40 @@ def test_resume_command(tmp_path, monkeypatch, capsys):
         main()
     assert exit_.value.code == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
+
+
+def linear(input_shape, num_outputs):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_outputs))
+
+
+class Mine(FedProx):
+    """A method that has no name on the command line."""
+
+
+HANDED_OVER = {
+    "the data of here": lambda: {"clients": [(torch.randn(20, 3), torch.arange(20) % 2)] * 2},
+    "the model (linear) of here": lambda: {"data": "digits", "model": linear},
+    "the method (mine) of here": lambda: {"data": "digits", "method": Mine()},
+    "the data and model (Linear) of here": lambda: {
+        "clients": [(torch.randn(20, 3), torch.arange(20) % 2)] * 2,
+        "model": torch.nn.Linear(3, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("what", HANDED_OVER)
+def test_what_came_from_python_is_continued_there(fedamp_command, what):
+    fedamp.run(**HANDED_OVER[what](), rounds=3, steps=2, out="here", on_round=lambda line: False)
+    code, out, err = fedamp_command("resume", "here")
+    assert (code, out) == (2, "")
+    assert err == f"fedamp: {what} came from Python; continue there, with the same fedamp.run(..., out='here')\n"
+
+
+def test_a_finished_run_of_data_from_python_is_shown(fedamp_command):
+    data = [(torch.randn(20, 3), torch.arange(20) % 2)] * 2
+    fedamp.run(clients=data, rounds=1, steps=2, out="run")
+    code, out, err = fedamp_command("resume", "run", "--json")
+    assert (code, json.loads(out)["finished"]) == (0, True), err
+    fedamp.compare("fedavg", clients=data, rounds=1, steps=2, out="compared")
+    code, _, err = fedamp_command("resume", "compared")
+    assert (code, "with the same fedamp.compare(..., out='compared')" in err) == (2, True)

@@ -10,6 +10,8 @@ from fedamp.cli.report import renderer
 from fedamp.cli.run import AsJson, DataDir, Track, run_one
 from fedamp.cli.terminal import show_result
 from fedamp.config import RunConfig
+from fedamp.config.run_config import GIVEN
+from fedamp.errors import UserError
 
 
 def resume_command(
@@ -25,10 +27,31 @@ def resume_command(
 
     runs = from_leader("the plan", lambda: compare.read_plan(folder) if (folder / compare.PLAN).exists() else None)
     if runs is not None:
+        for planned in runs:
+            _check_from_words(planned.config, folder, "compare")
         return play_comparison(runs, folder, data_dir, None, renderer("text"), track=track)
     run = from_leader("the record", lambda: read_run(folder))
     config = RunConfig.of(run.config)
-    if config.setting.name == "federation" and run.finished and run.result is not None:
-        # Nobody has its data in one place, so there is nothing to compare with.
+    if config.setting.name in ("federation", GIVEN) and run.finished and run.result is not None:
+        # Its data are not in one place, or were in Python's memory, so there is nothing to compare with.
         return show_result(run.result, folder, as_json)
+    _check_from_words(config, folder, "run")
     return run_one(config, folder, as_json, data_dir, track)
+
+
+def _check_from_words(config: RunConfig, folder: Path, call: str) -> None:
+    """Raise if data, model or method were given from Python: their names here are not what they are made from."""
+    from fedamp.methods import METHODS
+    from fedamp.runs.trained_model import built_by_name
+
+    given = {
+        "data": config.setting.name == GIVEN,
+        f"model ({config.model.name})": not built_by_name(config),
+        f"method ({config.method.name})": config.method.name not in METHODS,
+    }
+    what = " and ".join(name for name, from_python in given.items() if from_python)
+    if what:
+        raise UserError(
+            f"the {what} of {folder} came from Python; continue there, with the same "
+            f"fedamp.{call}(..., out={str(folder)!r})"
+        )
