@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import fedamp
 from data.silo_files import silo
 from fedamp.config import Named, RunConfig
 from fedamp.data.clients import Clients
@@ -89,6 +90,23 @@ def test_rows_that_are_all_alike_can_not_be_split():
     raw = silo(np.ones((6, 2)), [0, 1] * 3)
     with pytest.raises(UserError, match="same inputs stay together"):
         silo_material(CONFIG, [raw], make_schema([raw]), [0])
+
+
+@pytest.mark.parametrize("kind", ["silos", "arrays"])
+def test_too_few_rows_are_told_with_the_silo_the_seed_and_a_cure(tmp_path, kind):
+    x = {"big": np.arange(60.0)[:, None], "small": np.arange(2.0)[:, None]}
+    if kind == "silos":
+        for name, rows in x.items():
+            np.savez(tmp_path / f"{name}.npz", x=rows, y=np.arange(len(rows)) % 2)
+        given = {"data": f"{tmp_path}/"}
+    else:
+        given = {"clients": {name: (rows, np.arange(len(rows)) % 2) for name, rows in x.items()}, "held_out": 0.5}
+    words = (
+        "validation is 0.2, which with seed 7 leaves 'small' with 1 of its 1 samples to train on and 0 held out; "
+        "expected at least one of each.*: give 'small' more rows, leave it out, or choose another --validation"
+    )
+    with pytest.raises(UserError, match=words):
+        fedamp.run(**given, seed=7, validation=0.2, model="logistic", rounds=1)
 
 
 def test_a_row_is_what_it_holds_however_it_is_stored():

@@ -304,7 +304,7 @@ def nonsense(monkeypatch):
     """Give the labels of the `test` or the `validation` samples of all runs to come a wrong value."""
     real = Clients.hold_out
 
-    def hold_out(clients, share, seed, on="validation"):
+    def hold_out(clients, share, seed, on="validation", called=None):
         return scramble(real(clients, share, seed, on), on)
 
     def load_material(*given, _load=material.load_material):

@@ -151,13 +151,15 @@ class Clients:
             class_weights=None if self.class_weights is None else self.class_weights.to(device),
         )
 
-    def hold_out(self, share: float, seed: int, name: str = "validation") -> Clients:
+    def hold_out(
+        self, share: float, seed: int, name: str = "validation", called: Sequence[str] | None = None
+    ) -> Clients:
         """Return clients that each keep a share of their training samples for `validation` or `test`.
 
         Rows of silos' files are held out by what they hold (`lots`), so that a row stays on its side when others come
         or go; their number is then binomial. Of other samples exactly this share is drawn. What is held out for one
         client is taken out of everyone's training: if clients share samples, a score on what another client trained
-        on would not be on unseen samples.
+        on would not be on unseen samples. If the clients have names, an error says how one is `called`.
         """
         parameter = "held_out" if name == "test" else name
         checks.share(parameter, share)
@@ -166,14 +168,17 @@ class Clients:
         if not share:
             return self
         train, held = [], []
-        for number, positions in zip(self.numbers, self.train, strict=True):
+        for place, (number, positions) in enumerate(zip(self.numbers, self.train, strict=True)):
             chosen = self._held_out(positions, number, share, seed, name)
             count = int(chosen.sum())
             if not 0 < count < len(positions):
-                cure = "" if self.digests is None else "; rows with the same inputs stay together"
+                who = f"client {number}" if called is None else repr(called[place])
+                why = "" if self.digests is None else " (rows with the same inputs stay together)"
+                flag = parameter.replace("_", "-")
                 raise UserError(
-                    f"{parameter} is {share}, which leaves client {number} with {len(positions) - count} of its "
-                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each{cure}"
+                    f"{parameter} is {share}, which with seed {seed} leaves {who} with {len(positions) - count} of its "
+                    f"{len(positions)} samples to train on and {count} held out; expected at least one of each{why}: "
+                    f"give {who} more rows, leave it out, or choose another --{flag} ({parameter}= in Python)"
                 )
             held.append(positions[chosen])
             train.append(positions[~chosen])

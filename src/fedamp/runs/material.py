@@ -229,8 +229,9 @@ def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, n
     silos = [with_kinds_of(schema, silo) for silo in silos]  # a row is held out whatever else its file lacks
     clients = Clients.of([apply_schema(schema, silo) for silo in silos], numbers)
     clients = replace(clients, digests=tuple(digest for silo in silos for digest in row_digests(silo)))
-    clients = clients.hold_out(config.held_out, config.seed, "test")
-    facts = Facts(names=[silo.name for silo in silos], note="; ".join(schema_notes(schema, silos)))
+    names = [silo.name for silo in silos]
+    clients = clients.hold_out(config.held_out, config.seed, "test", names)
+    facts = Facts(names=names, note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
     return Material(clients, num_outputs, task, facts, schema, tuple(_uneven(clients, silos, config.held_out)))
 

@@ -121,7 +121,8 @@ def assemble(
     material = replace(material, task=judged_task(config, material.task, material.num_outputs, material.labels, own))
     us = team() if together else None  # before the way of training is chosen: it depends on this process's cores
     device = device_of(config.device)
-    clients = _with_wrong_labels(material, config).hold_out(config.validation, config.seed).to(device)
+    whole = _with_wrong_labels(material, config)
+    clients = whole.hold_out(config.validation, config.seed, called=material.facts.names).to(device)
     shape = tuple(clients.x.shape[1:])
     flat, w = first_models(config, shape, material.num_outputs, clients.numbers, model, device)
     given, method = method, with_plain_values(method) if method else method_of(config, clients.groups)
@@ -197,7 +198,7 @@ def _newcomers(
     names = material.newcomer_names or [f"client {number}" for number in late.numbers]
     found = []
     for i, name in enumerate(names):
-        mine = late.take(torch.tensor([i])).hold_out(config.validation, config.seed).to(device)
+        mine = late.take(torch.tensor([i])).hold_out(config.validation, config.seed, called=[name]).to(device)
         if config.class_weights == "balanced":
             mine = mine.balanced(material.num_outputs)
         _, w = first_models(config, shape, material.num_outputs, mine.numbers, model, device)

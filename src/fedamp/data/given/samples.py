@@ -56,7 +56,7 @@ def given_samples(
     train = Clients.of([_samples(whose, *parts[:2]) for whose, parts in zip(names, pairs, strict=True)], numbers)
     called = tuple(names) if isinstance(clients, Mapping) else None
     if len(pairs[0]) == 2:
-        train = train.hold_out(usual_share if held_out is None else held_out, seed, "test")
+        train = train.hold_out(usual_share if held_out is None else held_out, seed, "test", called)
         return Given(train, called, labels)
     if held_out is not None:
         raise UserError(f"held_out is {held_out}, but the clients have test samples of their own; leave it out")
