@@ -136,8 +136,14 @@ def test_names_that_are_alike_have_records_of_their_own(here, fedamp_command):
     ("text", "message"),
     [
         ("age,pressure,sex,ill\n50,120,M,perhaps\n60,130,F,no\n", "labels 'perhaps', unknown to the schema"),
-        ("age,sex,ill\n50,M,yes\n60,F,no\n", "'pressure'"),
-        ("age,pressure,sex\n50,120,M\n", "'ill'"),
+        (
+            "age,sex,ill\n50,M,yes\n60,F,no\n",
+            "there is no column 'pressure'; the columns are 'age', 'sex', 'ill'; add it",
+        ),
+        (
+            "age,pressure,sex\n50,120,M\n",
+            "there is no label column 'ill'; the columns are 'age', 'pressure', 'sex'; add it",
+        ),
         ("age,pressure,sex,ill\n50,high,M,yes\n60,130,F,no\n", "pressure"),
         ("age,pressure,sex,ill\n50,120,M,yes\n", "of its 1 samples to train on"),
         ("", "new.csv"),
@@ -289,9 +295,20 @@ def test_a_data_sets_run_takes_arrays(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             fedamp.join(result, data)
-    (tmp_path / "new.csv").write_text("a,label\n1,2\n2,3\n")
-    with pytest.raises(UserError, match="is a table, but the run did not learn from tables"):
-        fedamp.join(result, tmp_path / "new.csv")
+    for header in ("a,label", "a,b"):
+        (tmp_path / "new.csv").write_text(f"{header}\n1,2\n2,3\n")
+        with pytest.raises(UserError, match=r"is a table, but the run learned from arrays.*expected an npz file"):
+            fedamp.join(result, tmp_path / "new.csv")
+
+
+def test_a_table_does_not_join_silos_of_arrays(tmp_path):
+    for name in "ab":
+        (tmp_path / "silos").mkdir(exist_ok=True)
+        np.savez(tmp_path / "silos" / f"{name}.npz", x=np.arange(80.0).reshape(40, 2), y=np.arange(40) % 2)
+    fedamp.run(data=f"{tmp_path}/silos/", out=tmp_path / "run", **{**RUN, "label": None})
+    (tmp_path / "new.csv").write_text("a,b\n1,2\n2,3\n")
+    with pytest.raises(UserError, match="is a table, but the run learned from arrays"):
+        fedamp.join(tmp_path / "run", tmp_path / "new.csv")
 
 
 def test_tables_are_joined_by_files(finished):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os.path  # it answers where Path would raise: in a folder that may not be searched
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,14 +98,16 @@ def read_silo(
     columns: Sequence[str] | None = None,
     encoding: str | None = None,
     missing: str = "refuse",
+    agreed: bool = False,
 ) -> RawSilo:
     """Return the silo in a file, or in a sub-folder whose files follow one another in the order of their names.
 
     `label` names a table's column with the labels, "label" by default; an npz file has them in `y`, and pictures are
     in a folder for each. `drop` names columns to leave out, if they are there; `columns` the only ones to use.
-    `missing` says what becomes of a missing cell: refuse it, keep it as nan or "", or drop its row.
+    `missing` says what becomes of a missing cell: refuse it, keep it as nan or "", or drop its row. `agreed` if the
+    names are those of a run or a plan.
     """
-    return _read(Path(path), wanted_of(label, drop, columns, encoding, missing, None))
+    return _read(Path(path), replace(wanted_of(label, drop, columns, encoding, missing, None), agreed=agreed))
 
 
 def read_table(path: Path, wanted: Wanted) -> Table:

@@ -119,7 +119,7 @@ def _version(silo_config: SiloConfig, bundle: Path) -> str:
 
 def _data(silo_config: SiloConfig, data: Path) -> str:
     schema = silo_config.plan.schema
-    raw = read_silo(data, silo_config.plan.config.label, schema.dropped, missing=READING[schema.missing])
+    raw = read_silo(data, silo_config.plan.config.label, schema.dropped, missing=READING[schema.missing], agreed=True)
     apply_schema(schema, raw)
     here = make_schema([raw], schema.task, missing=schema.missing, indicate=schema.indicate)
     found = schema_warnings([here, schema], [raw.name, "the schema"], schema.task) + empty_warnings([raw], schema)

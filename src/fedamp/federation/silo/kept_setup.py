@@ -37,7 +37,7 @@ def kept_setup(silo_config: SiloConfig, data: Path, trains_alone: bool, private:
         key = repr((private, config, schema_to_json(plan.schema), silo_config.number, fingerprint(data)))
         if data in _KEPT and _KEPT[data][0] == key:
             return _KEPT[data][1]
-        raw = read_silo(data, config.label, plan.schema.dropped, missing=READING[plan.schema.missing])
+        raw = read_silo(data, config.label, plan.schema.dropped, missing=READING[plan.schema.missing], agreed=True)
         material = silo_material(config, [raw], plan.schema, [silo_config.number])
     except (UserError, OSError) as error:
         raise DataError(str(error)) from None

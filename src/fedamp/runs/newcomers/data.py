@@ -18,7 +18,7 @@ from fedamp.data.given.samples import given_samples
 from fedamp.data.given.tables import is_table, silos_of_tables
 from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo, word_counts
-from fedamp.data.silos.read import read_silo, wanted_of
+from fedamp.data.silos.read import TABLES, ending, read_silo, wanted_of
 from fedamp.data.silos.schema import Schema, open_to_newcomers
 from fedamp.data.silos.schema.missing import READING
 from fedamp.errors import UserError
@@ -69,11 +69,14 @@ def _silo(schema: Schema, data: Any, name: str, encoding: str | None) -> RawSilo
     """Return the rows of a newcomer to silos that agreed on a schema: its columns, and its way with missing cells."""
     missing = READING[schema.missing]
     if isinstance(data, str | Path):
+        if schema.columns is None:
+            _refuse_table(Path(data))
         columns = schema.columns
-        silo = read_silo(Path(data), schema.label, columns=columns, encoding=encoding, missing=missing)
+        silo = read_silo(Path(data), schema.label, columns=columns, encoding=encoding, missing=missing, agreed=True)
         return replace(silo, name=name)
     if schema.columns is not None and is_table(data):
-        return silos_of_tables({name: data}, wanted_of(schema.label, (), schema.columns, None, missing, None))[0]
+        wanted = wanted_of(schema.label, (), schema.columns, None, missing, None)
+        return silos_of_tables({name: data}, replace(wanted, agreed=True))[0]
     if schema.columns is not None:
         raise UserError(
             f"the run's silos are tables with the columns {', '.join(schema.columns[:4])}"
@@ -85,15 +88,21 @@ def _silo(schema: Schema, data: Any, name: str, encoding: str | None) -> RawSilo
     return RawSilo(name, x, y)
 
 
+def _refuse_table(path: Path) -> None:
+    """Raise if a file, or a file of a folder, is a table: to a run on arrays its columns mean nothing."""
+    files = path.iterdir() if path.is_dir() else [path] if path.exists() else []
+    if any(ending(each) in TABLES for each in files):
+        raise UserError(
+            f"{path} is a table, but the run learned from arrays, without names of columns; expected an npz file with "
+            "x and y"
+        )
+
+
 def _arrays(data: str | Path | Sequence[Any], name: str) -> Sequence[Any]:
     """Return (x, y), or with test samples of its own (x, y, x_test, y_test)."""
     if isinstance(data, str | Path):
+        _refuse_table(Path(data))
         silo = read_silo(Path(data))
-        if silo.columns is not None:
-            raise UserError(
-                f"{data} is a table, but the run did not learn from tables: it has no schema; expected an npz file "
-                "with x and y"
-            )
         return silo.x, silo.y
     if not isinstance(data, tuple | list) or len(data) not in (2, 4):
         what = f"has {len(data)} parts" if isinstance(data, tuple | list) else f"is of type {type(data).__name__}"

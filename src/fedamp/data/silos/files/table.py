@@ -31,6 +31,7 @@ class Wanted:
     encoding: str | None = None  # of a file without a mark that is not utf-8
     missing: str = "refuse"  # what becomes of missing cells: an error, nan or "", or their rows are left out
     silo_column: str | None = None  # the column that says whose row it is, of a file with several silos
+    agreed: bool = False  # the label and the columns are those of a run or a plan: nobody chooses others here
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -61,6 +62,8 @@ class Wanted:
                 kind, cure = "label column", "name the column to predict with --label (label= in Python)"
             elif name == self.silo_column:
                 kind, cure = "silo column", "name the column that says whose row it is with --silo-column"
+            if self.agreed:
+                cure = "add it, or give it the name that all others call it by"
             near = difflib.get_close_matches(name, header, n=1, cutoff=0.6)
             hint = f" (did you mean {brief(near[0])}?)" if near else ""
             raise UserError(f"there is no {kind} {name!r}{hint}; the columns are {listed(header)}; {cure}")
