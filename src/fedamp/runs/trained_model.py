@@ -38,11 +38,16 @@ def trained_model(record: RunRecord, config: RunConfig, model: Model | None, cal
         raise UserError(f"the model of {record.path} was given from Python ({name}); give it there, with {call}")
     if model is not None and not callable(model):
         raise UserError(f"model is {model!r}; expected a module, or a function that builds one")
+    known = read_json(record.path / INPUTS)
+    if known is None:
+        raise UserError(
+            f"{record.path} has no {INPUTS}, by which the model that was trained is known; the folder is damaged: "
+            "give a whole copy of it"
+        )
     with use_dtype(_trained_dtype(record)):
         outputs, shape = facts.num_outputs or 0, tuple(facts.input_shape or ())
         flat, first = first_models(config, shape, outputs, [0], model, torch.device("cpu"))
     builder = None if isinstance(model, nn.Module) else model or models.load_builder(name)
-    known = read_json(record.path / INPUTS) or {}
     if known.get("code") != structure_digest(flat.module, builder):
         given = f"the model {name}" if model is None else f"model={getattr(model, '__name__', type(model).__name__)}"
         cure = "use the code that it had" if model is None else f"give what was given to the run, {name}"
