@@ -281,3 +281,20 @@ def test_arguments_have_help_texts(fedamp_command):
 def test_a_near_command_is_suggested_once(fedamp_command):
     code, _, err = fedamp_command("runn")
     assert (code, err.count("Did you mean")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [
+        (["run", "--rounds", "1", "--out", "here"], "fedamp.runs.watching.watched.play_tracked"),
+        (["compare", "--rounds", "1", "--out", "here"], "fedamp.runs.compare.play_all"),
+        (["join", "somewhere", "--data", "new.csv", "--out", "here"], "fedamp.runs.newcomers.joining.join"),
+    ],
+)
+def test_what_is_interrupted_before_it_has_a_folder_begins_anew(fedamp_command, monkeypatch, command, begins):
+    def interrupt(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(begins, interrupt)
+    code, _, err = fedamp_command(*command)
+    assert (code, err) == (130, "fedamp: interrupted before the first round; the same command begins anew\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedamp.cli.run import AsJson
-from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, warn
+from fedamp.cli.terminal import Bar, interrupted, out, warn
 
 if TYPE_CHECKING:
     from fedamp.records.newcomers import Newcomer
@@ -36,6 +36,7 @@ def join_command(
     as_json: AsJson = False,
 ) -> None:
     """Give a new silo a model from a finished run: only the newcomer trains, and only its own data are needed."""
+    from fedamp.records.reading import DESCRIPTION
     from fedamp.runs.newcomers.joining import default_name, folder_for, join
     from fedamp.runs.newcomers.newcomer import ROUNDS
 
@@ -55,7 +56,7 @@ def join_command(
                 observer=bar.advance,
             )
     except KeyboardInterrupt:
-        fail(f"interrupted; what there is, is in {target}, and the same command continues from there", INTERRUPTED)
+        interrupted(target / DESCRIPTION, f"what there is, is in {target}, and the same command continues from there")
     show_joined(result, run, target, as_json)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
-from fedamp.cli.terminal import INTERRUPTED, Bar, fail, out, show_result, warn, warning
+from fedamp.cli.terminal import Bar, interrupted, out, show_result, warn, warning
 from fedamp.config import RunConfig
 from fedamp.ranks.launched import is_leader
 
@@ -84,6 +84,7 @@ def run_one(
     """Run a configuration, or show the result if this run, with these data and this model, is already finished."""
     from fedamp.ranks.team import from_leader
     from fedamp.records.folder import RunFolder
+    from fedamp.records.reading import DESCRIPTION
     from fedamp.runs.earlier_split import as_begun
     from fedamp.runs.identity import inputs_of, slug
     from fedamp.runs.material import load_material
@@ -109,9 +110,6 @@ def run_one(
         with Bar(config.rounds, config.method.name, setup.method.scored, config.poisoned) as bar:
             result = play_tracked(trackers, config, setup, record, bar.advance, warn)
     except KeyboardInterrupt:
-        fail(
-            f"interrupted; the rounds so far are in {record.path}, and the same command continues from there",
-            INTERRUPTED,
-            everywhere=True,
-        )
+        where = f"the rounds so far are in {record.path}, and the same command continues from there"
+        interrupted(record.path / DESCRIPTION, where, everywhere=True)
     show_result({"finished": True, **result.to_dict()}, record.path, as_json, told)

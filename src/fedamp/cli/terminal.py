@@ -208,6 +208,16 @@ def fail(message: str, code: int = 2, everywhere: bool = False) -> NoReturn:
     sys.exit(code)
 
 
+def interrupted(first: Path, told: str, everywhere: bool = False) -> NoReturn:
+    """End after Ctrl-C: with what is told of a folder, or, if its `first` file is not there yet, that nothing is."""
+    began = first.exists()
+    fail(
+        f"interrupted; {told}" if began else "interrupted before the first round; the same command begins anew",
+        INTERRUPTED,
+        everywhere,
+    )
+
+
 def say(text: str) -> None:
     """Print a line as it is, at once, even if it goes to a file."""
     print(text, flush=True)
