@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import fedamp
+from fedamp.errors import UserError
 
 ROOT = Path(fedamp.__file__).parent
 
@@ -44,6 +45,12 @@ def modules_after(code: str) -> set[str]:
 
 def test_the_top_folder_holds_what_every_room_uses_and_nothing_else():
     assert {path.stem for path in ROOT.glob("*.py")} == EVERY_ROOM_USES
+
+
+def test_the_public_names_are_shown_before_they_are_used():
+    assert dir(fedamp) == sorted(fedamp.__all__)
+    assert all(hasattr(fedamp, name) for name in fedamp.__all__)
+    assert fedamp.UserError is UserError
 
 
 def test_import_needs_torch_and_numpy_alone():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedamp.comparison.from_python import compare
     from fedamp.config import RunConfig
     from fedamp.config.metrics import Metric
-    from fedamp.errors import FedampWarning
+    from fedamp.errors import FedampWarning, UserError
     from fedamp.methods import make_method
     from fedamp.runs.from_python import run
     from fedamp.runs.in_use.loading import load
@@ -27,6 +27,7 @@ __all__ = [
     "Result",
     "RoundLine",
     "RunConfig",
+    "UserError",
     "__version__",
     "compare",
     "join",
@@ -43,6 +44,7 @@ _HOMES = {
     "Result": "fedamp.runs.result",
     "RoundLine": "fedamp.runs.watching.round_line",
     "RunConfig": "fedamp.config",
+    "UserError": "fedamp.errors",
     "compare": "fedamp.comparison.from_python",
     "join": "fedamp.runs.newcomers.joining",
     "load": "fedamp.runs.in_use.loading",
@@ -50,6 +52,11 @@ _HOMES = {
     "run": "fedamp.runs.from_python",
 }
 """Where each name comes from."""
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which are not there before they are used."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
