@@ -233,7 +233,12 @@ SHARE = r"or let clients share samples \(share_samples=true\)"
             4,
             "class 0 has 70 test samples, but client 0 asks for 80; lower test_samples",
         ),
-        (Practical(), SMALL, 9, "4 classes are too few for 5 groups; lower groups"),
+        (
+            Practical(),
+            SMALL,
+            9,
+            "4 classes are too few for 5 groups; lower groups .--set setting.groups=4; in Python setting={'name'",
+        ),
         (Practical(groups=3), SMALL, 2, "2 clients are too few for 3 groups; lower groups"),
         (Practical(groups=2), pools([9, 9, 0, 9], [9] * 4), 2, "class 2 has no training samples"),
         (
@@ -257,7 +262,13 @@ SHARE = r"or let clients share samples \(share_samples=true\)"
         ),
         (Practical(groups=1, sizes=3), SMALL, 2, "has 3 samples, 3 for its 4 dominating classes"),
         (
-            Practical(groups=2),
+            Practical(groups=2, share=0.5),
+            even(4, 25, 9),
+            100_000,
+            "clients is 100000, too many for 100 training samples of 4 classes; expected up to 20, who get",
+        ),
+        (
+            Practical(groups=2, group_clients=(4, 4)),
             even(4, 5, 9),
             8,
             r"group \d has \d samples, .* use fewer clients .sizes are automatic",

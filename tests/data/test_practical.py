@@ -125,3 +125,14 @@ def test_practical_automatic_sizes_in_figures():
     assert train.tolist() == [[77, 19], [13, 51]]
     _, train, _ = assign(Practical(groups=2, test_samples=5), even(2, 89, 20), 2)
     assert train.sum(axis=1).tolist() == [95, 63]
+
+
+@pytest.mark.parametrize("have", [(4, 25), (10, 125)])
+def test_more_clients_than_samples_go_round_for_are_told_how_many_there_may_be(have):
+    setting, data = Practical(groups=2, test_samples=5), even(*have, 9)
+    with pytest.raises(ValueError, match=r"clients is 5000, too many .* expected up to \d+, ") as raised:
+        assign(setting, data, 5000)
+    most = int(str(raised.value).partition("up to ")[2].partition(",")[0])
+    assign(setting, data, most)
+    with pytest.raises(ValueError, match=f"clients is {most + 1}, too many .* expected up to {most}, "):
+        assign(setting, data, most + 1)

@@ -73,6 +73,11 @@ class Practical(Setting):
         sizes, remedy = self.sizes, "raise sizes"
         if sizes is None:
             sizes, remedy = self._automatic_sizes(have, num_clients), "use fewer clients (sizes are automatic)"
+            if not self._enough(sizes, len(have)) and (most := self._most_clients(have, num_clients)):
+                raise UserError(
+                    f"clients is {num_clients}, too many for {int(have.sum())} training samples of {len(have)} "
+                    f"classes; expected up to {most}, who get a sample of each class, or change share or group_classes"
+                )
         elif isinstance(sizes, int):
             sizes = (sizes,) * self.groups
         for group, size in enumerate(sizes):
@@ -93,7 +98,7 @@ class Practical(Setting):
             if total < self.groups:
                 raise UserError(
                     f"{total} {what} {'is' if total == 1 else 'are'} too few for {self.groups} groups; lower groups "
-                    f"(--set setting.groups={total})"
+                    f"(--set setting.groups={total}; in Python setting={{'name': 'practical', 'groups': {total}}})"
                 )
             given = tuple(total // self.groups + (group < total % self.groups) for group in range(self.groups))
         if sum(given) != total:
@@ -117,6 +122,23 @@ class Practical(Setting):
                 even = evenly(amount, clients.tolist(), len(classes), seed, f"{kind}-{part}")
                 counts[np.ix_(clients, classes)] = even
         return counts
+
+    def _enough(self, sizes: tuple[int, ...], num_classes: int) -> bool:
+        """Return whether each client gets a sample of each of its classes."""
+        parts = [part for group, size in enumerate(sizes) for part in self._parts(group, size, num_classes).values()]
+        return all(amount >= len(classes) for classes, amount in parts)
+
+    def _most_clients(self, have: Ints, too_many: int) -> int:
+        """Return how many clients automatic sizes are enough for; 0 if it can't be told by their number alone."""
+        if self.group_clients is not None:
+            return 0
+        numbers = range(self.groups, too_many)
+
+        def too_few(num_clients: int) -> bool:
+            return not self._enough(self._automatic_sizes(have, num_clients), len(have))
+
+        place = bisect_left(numbers, True, key=too_few)
+        return numbers[place - 1] if place else 0
 
     def _automatic_sizes(self, have: Ints, num_clients: int) -> tuple[int, ...]:
         members = np.bincount(self.true_groups(num_clients)).tolist()
