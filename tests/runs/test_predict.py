@@ -121,6 +121,14 @@ def test_ids_are_copied_and_are_no_input(place, tmp_path, fedamp_command):
     assert told["row"] == [str(place) for place in range(1, len(rows) + 1)]
 
 
+def test_a_dash_is_standard_output(place, tmp_path, fedamp_command):
+    run = fedamp.load(place / "run")
+    new = write_rows(tmp_path / "new.csv", held_out(place, run.config, 2)[0])
+    code, out, err = fedamp_command("predict", place / "run", new, "--client", "north", "--id", "patient", "--out", "-")
+    assert (code, out, err) == (0, run.predict(new, "north", id="patient").to_csv(), "")
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
 def test_a_word_that_was_never_seen_is_none_of_its_words(place):
     run = fedamp.load(place / "run")
     rows = {"age": [50, 50, 50], "year": [20_000_003] * 3, "sex": ["f", "unknown", "U"]}

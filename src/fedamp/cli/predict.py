@@ -15,7 +15,10 @@ Flag = typer.Option
 NewRows = Annotated[
     Path, typer.Argument(help="A csv file with the columns that the model learned from; for arrays an npz file with x.")
 ]
-Out = Annotated[Path | None, Flag("--out", help="File to write; by default NAME-predictions.csv beside the rows.")]
+Out = Annotated[
+    Path | None,
+    Flag("--out", help="File to write, or - for standard output; by default NAME-predictions.csv beside the rows."),
+]
 Id = Annotated[
     str | None,
     Flag("--id", help="A column that identifies rows, to be copied; it need not be one that the model learned from."),
@@ -51,6 +54,11 @@ def write_predictions(
     """Write predictions, and say what is worth knowing."""
     from fedamp.runs.in_use.predict_file import predict_file
 
+    if out == Path("-"):
+        said = asked.predict(data, id, encoding)
+        for line in said.warnings:
+            warn(line)
+        return print(said.to_csv(), end="")
     path, said = predict_file(asked, data, out, id, force, encoding)
     for line in said.warnings:
         warn(line)
