@@ -298,3 +298,13 @@ def test_what_is_interrupted_before_it_has_a_folder_begins_anew(fedamp_command, 
     monkeypatch.setattr(begins, interrupt)
     code, _, err = fedamp_command(*command)
     assert (code, err) == (130, "fedamp: interrupted before the first round; the same command begins anew\n")
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize("folder", ["here", "here/below"])
+def test_a_file_in_place_of_the_folder(fedamp_command, command, folder):
+    Path("here").write_text("mine")
+    code, _, err = fedamp_command(command, *QUICK, "--out", folder)
+    assert (code, Path("here").read_text()) == (2, "mine")
+    assert f"can't write to {folder}: there is a file in its place or above it; give another folder with --out" in err
+    assert "make room" not in err

@@ -178,6 +178,11 @@ class RunFolder:
         """Turn a full disk or an unwritable folder into one line; the last good checkpoint stays."""
         try:
             yield
+        except (FileExistsError, NotADirectoryError):
+            raise UserError(
+                f"can't write to {self.path}: there is a file in its place or above it; give another folder with --out "
+                "(out= in Python)"
+            ) from None
         except OSError as error:
             raise UserError(
                 f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room "

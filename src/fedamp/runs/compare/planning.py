@@ -139,6 +139,11 @@ def write_plan(whole: Mapping[str, Any], folder: Path) -> None:
                 for left in (DESCRIPTION, INPUTS, LINES, SCHEMA):
                     (folder / name / left).unlink(missing_ok=True)
         write_json(folder / PLAN, whole)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(
+            f"can't write to {folder}: there is a file in its place or above it; give another folder with --out (out= "
+            "in Python)"
+        ) from None
     except OSError as error:
         raise UserError(f"can't write to {folder}: {error.strerror}; give another folder with --out") from None
 
