@@ -308,3 +308,9 @@ def test_a_file_in_place_of_the_folder(fedamp_command, command, folder):
     assert (code, Path("here").read_text()) == (2, "mine")
     assert f"can't write to {folder}: there is a file in its place or above it; give another folder with --out" in err
     assert "make room" not in err
+
+
+@pytest.mark.parametrize(("flag", "value", "said"), [("--validation", "20%", "0.2"), ("--held-out", "2.5 %", "0.025")])
+def test_a_share_in_percent_is_told_as_a_number(fedamp_command, flag, value, said):
+    code, _, err = fedamp_command("run", *QUICK, flag, value)
+    assert (code, err) == (2, f"fedamp: Invalid value for '{flag}': '{value}' is not a valid float. Write {said}.\n")

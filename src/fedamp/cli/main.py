@@ -71,6 +71,12 @@ def _once(message: str) -> str:
     return " ".join(dict.fromkeys(re.split(r"(?<=[.?]) ", message)))
 
 
+def _with_number(message: str) -> str:
+    """Return a message about a share in percent with the number to write in its place."""
+    share = re.search(r"'(\d+\.?\d*) *%' is not a valid float", message)
+    return message if share is None else f"{message} Write {float(share[1]) / 100:g}."
+
+
 def main() -> None:
     """Run the command line."""
     try:
@@ -85,7 +91,7 @@ def main() -> None:
             raise
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
-        fail(_once(error.format_message()))
+        fail(_with_number(_once(error.format_message())))
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED, everywhere=True)
     code = code if isinstance(code, int) else 0
