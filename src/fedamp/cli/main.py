@@ -64,6 +64,10 @@ def _root(
     command = context.invoked_subcommand
     if launched() is not None and command not in TOGETHER:
         raise SharedError(f"fedamp {command} is for one process; torchrun is for {', '.join(TOGETHER)}")
+    if launched() is not None:
+        from fedamp.ranks.team import team  # which loads torch: not for one process's `fedamp --help`
+
+        team()  # before flags and data are looked at: whoever finds a mistake there ends, and the others notice
 
 
 def _once(message: str) -> str:

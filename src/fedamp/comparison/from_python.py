@@ -21,7 +21,7 @@ from fedamp.config import Named, RunConfig
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import METHODS, Method
 from fedamp.ranks.launched import is_leader
-from fedamp.ranks.team import from_leader
+from fedamp.ranks.team import from_leader, team
 from fedamp.runs.compare import Axis, Planned, axis_of, method_names, plan, play_all, settle
 from fedamp.runs.from_python import Choice, described
 from fedamp.runs.handed_over import HandedOver
@@ -55,6 +55,7 @@ def compare(
     `fedamp.run`. `out` is a folder to write to: what is finished there is not played again, and what was interrupted
     continues.
     """
+    team()  # before anything is looked at, as in `fedamp.run`
     if "method" in settings:
         raise UserError(f"method is {settings['method']!r}; a comparison takes methods=[...]")
     given_settings = {name: value for name, value in settings.items() if value is not None}

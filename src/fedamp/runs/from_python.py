@@ -18,6 +18,7 @@ from fedamp.config.sources import with_silos
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import Method
 from fedamp.ranks.launched import is_leader
+from fedamp.ranks.team import team
 from fedamp.records.folder import RunFolder
 from fedamp.runs.earlier_split import as_begun
 from fedamp.runs.given import given_clients, given_table
@@ -112,6 +113,7 @@ def run(
     first and of the last models among them. The result's warnings are `fedamp.FedampWarning`s too. In a script that
     torchrun has started, all processes play the run together, and each gets its result; the first one writes and shows.
     """
+    team()  # before anything is looked at: if one of several processes finds a mistake and ends, the others notice
     values: dict[str, Any] = {
         name: value
         for name, value in {

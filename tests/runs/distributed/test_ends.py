@@ -153,3 +153,22 @@ def test_more_processes_than_clients_and_commands_for_one(tmp_path):
         assert [code for code, _, _ in done] == [2, 2, 2]
         assert expected in last_words(done[0][2])[0]
         assert last_words(done[1][2]) == []
+
+
+@pytest.mark.parametrize("wrong", [["--data", "not-there.csv"], ["--clinets", "5"]])
+def test_a_mistake_that_one_process_sees_at_once_ends_all(wrong, tmp_path):
+    """Its data are missing, say, or a flag is mistyped on one machine: the others don't wait for it to come."""
+    words = ["-m", "fedamp", "run", "--rounds", "2", "--out", "run"]
+    done = ended(start(2, [], tmp_path, each=[words, [*words, *wrong]]), timeout=60)  # they would wait for 120 s
+    assert [code for code, _, _ in done] == [2, 2]
+    assert "another process of this run has ended" in last_words(done[0][2])[0]
+    assert "fedamp (process 1 of 2): " in last_words(done[1][2])[0]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("call", ["run(rounds=2, ", "compare('fedavg', rounds=2, "])
+def test_so_does_one_in_a_script(call, tmp_path):
+    scripts = [f"import fedamp; fedamp.{call}data={name!r})" for name in ("digits", "not-there.csv")]
+    done = ended(start(2, [], tmp_path, each=[["-c", script] for script in scripts]), timeout=60)
+    assert "another process of this run has ended" in done[0][2]
+    assert "not-there.csv" in done[1][2]
