@@ -1539,8 +1539,8 @@ MUTANTS = (
     ),
     Mutant(
         "ranks/team.py",
-        "packed((purpose, mine))",
-        "pickle.dumps((purpose, mine))",
+        "packed((purpose, self.interrupted, mine))",
+        "pickle.dumps((purpose, self.interrupted, mine))",
         "tests/ranks/test_told.py",
     ),
     Mutant(

@@ -1,5 +1,8 @@
 """A user's mistake, as opposed to one of ours; and what a user should know."""
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 class UserError(ValueError):
     """What was given can't be used: the text names the value, what was expected and what to do.

@@ -9,9 +9,10 @@ import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.run import AsJson, Config, DataDir, Details, Preset
-from fedamp.cli.terminal import INTERRUPTED, fail, out, progress
+from fedamp.cli.terminal import fail, out, progress
 from fedamp.config import RunConfig
 from fedamp.config.run_config import FAULTS
+from fedamp.errors import INTERRUPTED
 
 Flag = typer.Option
 # What an audit does not play: what is held out, who is absent, models that nobody sends, more clients than memory.

@@ -12,8 +12,9 @@ import typer
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset, Track
-from fedamp.cli.terminal import Bars, announce, interrupted, out, warn
+from fedamp.cli.terminal import Bars, announce, fail, out, warn
 from fedamp.config.run_config import RunConfig
+from fedamp.errors import INTERRUPTED
 from fedamp.ranks.launched import is_leader
 
 if TYPE_CHECKING:

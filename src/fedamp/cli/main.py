@@ -19,8 +19,8 @@ from fedamp.cli.report import report_command
 from fedamp.cli.resume import resume_command
 from fedamp.cli.run import RunFlags, run_command
 from fedamp.cli.silo import silo_app
-from fedamp.cli.terminal import INTERRUPTED, fail
-from fedamp.errors import UserError
+from fedamp.cli.terminal import fail
+from fedamp.errors import INTERRUPTED, UserError
 from fedamp.ranks.launched import SharedError, launched
 
 app = typer.Typer(

@@ -19,9 +19,6 @@ from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
 from fedamp.records.reading import LINES, read_lines
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
-
 # Paths, names and notes are the user's: a folder called runs[1] is not a colour, and :bug: not a picture.
 # Of several processes the first one speaks for all.
 out = Console(markup=False, emoji=False, highlight=False, quiet=not is_leader())

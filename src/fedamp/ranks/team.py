@@ -14,6 +14,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,11 +24,14 @@ from typing import Any, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from fedamp.errors import UserError
+from fedamp.errors import INTERRUPTED, UserError
 from fedamp.ranks.launched import Launched, SharedError, launched, patience, threads
 from fedamp.used_memory import empty_stack
 
 T = TypeVar("T")
+
+SAME = 1.0
+"""Seconds in which a second Ctrl-C is the first one again: it may come from the terminal and from torchrun."""
 
 FEW = 1 << 14
 """Bytes that processes tell each other in one go; for more they first say how many."""
@@ -57,6 +61,7 @@ class Team:
     me: Launched
     interrupted: bool = field(default=False, init=False)  # Ctrl-C came here, and waits for the end of the round
     stopped: bool = field(default=False, init=False)  # it came to some process: what all of them heard last
+    since: float = field(default=0.0, init=False)  # when it came here
 
     @property
     def rank(self) -> int:
@@ -70,12 +75,13 @@ class Team:
 
     def exchange(self, purpose: str, mine: Any = None) -> list[Any]:
         """Return what every process gives, in the order of ranks: small things of any kind."""
-        found = [pickle.loads(each) for each in self._all_bytes(purpose, packed((purpose, mine)))]
-        purposes = [each for each, _ in found]
+        found = [pickle.loads(each) for each in self._all_bytes(purpose, packed((purpose, self.interrupted, mine)))]
+        self.stopped = any(interrupted for _, interrupted, _ in found)
+        purposes = [each for each, _, _ in found]
         if len(set(purposes)) > 1:
             words = ", ".join(f"{i} at {each!r}" for i, each in enumerate(purposes))
             raise SharedError(f"the processes do not do the same: {words}; start all with the same command")
-        return [value for _, value in found]
+        return [value for _, _, value in found]
 
     def _all_bytes(self, purpose: str, mine: bytes) -> list[bytes]:
         """Return every process's bytes, at once if they are few: each meeting takes time on a busy machine."""
@@ -103,11 +109,9 @@ class Team:
             except Exception as problem:
                 fault = problem
         words = None if fault is None else f"the leading process has failed: {fault}"
-        told = self.exchange(purpose, (made, words, self.interrupted))
-        self.stopped = any(interrupted for _, _, interrupted in told)
+        value, error = self.exchange(purpose, (made, words))[0]
         if fault is not None:
             raise fault
-        value, error, _ = told[0]
         if error is not None:
             raise SharedError(error)
         return value  # type: ignore[no-any-return]
@@ -134,21 +138,47 @@ class Team:
             who = ", ".join(map(str, other))
             raise SharedError(f"{what} of process {who} is not that of process 0; {cure}")
 
+    def stop_together(self) -> None:
+        """Raise the KeyboardInterrupt that has come to any of the processes, in all of them, as all heard last."""
+        if self.stopped:
+            raise KeyboardInterrupt
+
     @contextlib.contextmanager
     def patient(self) -> Iterator[None]:
-        """Let Ctrl-C wait for the end of a round inside: all processes stop after the same one."""
+        """Let Ctrl-C wait for the end of a round inside: all processes stop after the same one.
+
+        One that came too late for that is raised at the end, in all of them. A second one ends the process at once.
+        """
+        self.interrupted = self.stopped = False
+        try:
+            with self._noting():
+                yield
+                self.exchange("the end")
+                self.stop_together()
+        finally:  # whoever asked for it has ended this run; the next one is another
+            self.interrupted = self.stopped = False
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note Ctrl-C inside, instead of raising KeyboardInterrupt wherever it comes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def note(number: int, frame: object) -> None:
-            self.interrupted = True
+            now = time.monotonic()
+            if self.interrupted and now > self.since + SAME:
+                end_at_once(INTERRUPTED)
+            if not self.interrupted:
+                self.interrupted, self.since = True, now
 
         before = signal.signal(signal.SIGINT, note)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+        if self.interrupted:  # after all had met for the last time
+            raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def _waiting(self, purpose: str) -> Iterator[None]:
@@ -212,8 +242,14 @@ def leave(code: int) -> NoReturn:
     some hundred ends, "terminate called without an active exception"), and torchrun would call the run a failure.
     """
     _part()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    end_at_once(code)
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End this process wherever it is; a run's folder can be read and continued at any moment."""
+    with contextlib.suppress(Exception):  # it may be in the midst of writing there
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

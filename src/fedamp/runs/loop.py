@@ -106,11 +106,12 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
             if interrupt is not None:
                 raise interrupt
             newcomers = _welcomed(config, setup, at)
+            shard.stop_together()
         result = conclude(config, setup, at, journal, newcomers)
         if interrupt is not None:
             raise interrupt
-        if result.history[-1]["round"] > at.k and shard.leads:
-            observer(result.history[-1])
+        if result.history[-1]["round"] > at.k:
+            shard.from_leader("the last models", partial(observer, result.history[-1]))
     return result
 
 

@@ -148,9 +148,9 @@ class Shard:
         return nullcontext() if self.team is None else self.team.patient()
 
     def stop_together(self) -> None:
-        """Raise the KeyboardInterrupt that has come to any of the processes, in all of them, as `from_leader` heard."""
-        if self.team is not None and self.team.stopped:
-            raise KeyboardInterrupt
+        """Raise the KeyboardInterrupt that has come to any of the processes, in all of them, as all heard last."""
+        if self.team is not None:
+            self.team.stop_together()
 
 
 ONE_PROCESS = Shard()

@@ -172,3 +172,95 @@ def test_so_does_one_in_a_script(call, tmp_path):
     done = ended(start(2, [], tmp_path, each=[["-c", script] for script in scripts]), timeout=60)
     assert "another process of this run has ended" in done[0][2]
     assert "not-there.csv" in done[1][2]
+
+
+CTRL_C = """
+import os, signal, time
+import fedamp
+from fedamp.ranks.launched import is_leader
+from fedamp.ranks.team import leave
+from fedamp.runs import loop
+
+settings = dict(clients=8, epochs=1, method="fedavg", device="cpu")
+
+def ctrl_c():
+    os.kill(os.getpid(), signal.SIGINT)
+
+"""
+"""How a script begins that interrupts itself."""
+
+
+def script_ends(size, script, cwd):
+    return ended(start(size, ["-c", CTRL_C + script], cwd), timeout=60)
+
+
+def test_a_script_that_catches_ctrl_c_can_run_again(tmp_path):
+    script = """
+try:
+    fedamp.run(rounds=9, on_round=lambda line: ctrl_c(), **settings)
+except KeyboardInterrupt:
+    print("caught")
+print(fedamp.run(rounds=2, out="next", **settings).history[-2]["round"])
+leave(0)
+"""
+    done = script_ends(2, script, tmp_path)
+    assert [(code, out.split()) for code, out, _ in done] == [(0, ["caught", "2"])] * 2, done[0][2]
+
+
+def test_ctrl_c_while_newcomers_play_ends_all_and_they_go_on(tmp_path):
+    script = """
+arriving = loop.arriving
+
+def interrupted(*arguments):
+    if not is_leader():
+        ctrl_c()
+    return arriving(*arguments)
+
+for loop.arriving in (interrupted, arriving):
+    try:
+        print(fedamp.run(rounds=2, newcomers=2, out="run", **settings).newcomers is not None)
+    except KeyboardInterrupt:
+        print("caught")
+leave(0)
+"""
+    done = script_ends(2, script, tmp_path)
+    assert [(code, out.split()) for code, out, _ in done] == [(0, ["caught", "True"])] * 2, done[0][2]
+
+
+def test_ctrl_c_that_comes_too_late_for_any_round_is_heard_by_all(tmp_path):
+    script = """
+conclude = loop.conclude
+
+def interrupted(*arguments):
+    if is_leader():
+        ctrl_c()
+    return conclude(*arguments)
+
+loop.conclude = interrupted
+try:
+    fedamp.run(rounds=2, out="run", **settings)
+except KeyboardInterrupt:
+    print("caught")
+leave(0)
+"""
+    done = script_ends(2, script, tmp_path)
+    assert [(code, out.split()) for code, out, _ in done] == [(0, ["caught"])] * 2, done[0][2]
+    assert read_run(tmp_path / "run").finished
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path):
+    script = """
+def twice(line):
+    ctrl_c()
+    ctrl_c()  # the same one again, from the terminal and from torchrun
+    print("waiting", flush=True)
+    time.sleep(1.2)
+    ctrl_c()
+    print("never")
+
+fedamp.run(rounds=9, out="run", on_round=twice, **settings)
+"""
+    done = script_ends(2, script, tmp_path)
+    assert done[0][:2] == (130, "waiting\n")
+    assert done[1][0] != 0
+    assert len(read_lines(tmp_path / "run" / LINES)) == 2
