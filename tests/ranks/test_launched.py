@@ -2,8 +2,10 @@
 
 import pytest
 
+from fedamp.cli.terminal import fail
 from fedamp.errors import UserError
 from fedamp.ranks import launched as told
+from fedamp.ranks import team as meeting
 from fedamp.ranks.team import team
 from fedamp.runs.parts import device_of
 
@@ -122,3 +124,18 @@ def test_the_others_that_never_come(monkeypatch, second_of_two):
     monkeypatch.setenv("FEDAMP_RANK_TIMEOUT", "1")
     with pytest.raises(UserError, match="process 1 of 2 can't reach the others"):
         team()
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_a_mistake_ends_a_process_that_has_met_others_as_a_good_end_does(met, monkeypatch, capsys, second_of_two):
+    """The interpreter's own end has aborted, with the threads of the processes' connections still there."""
+
+    def leave(code):
+        raise StopIteration(code)
+
+    monkeypatch.setattr(meeting, "has_met", lambda: met)
+    monkeypatch.setattr(meeting, "leave", leave)
+    with pytest.raises(StopIteration if met else SystemExit) as end:
+        fail("there is a mistake")
+    assert end.value.args == (2,)
+    assert capsys.readouterr().err == "fedamp (process 1 of 2): there is a mistake\n"

@@ -98,11 +98,11 @@ def play_comparison(
 
     names = tracker_names(track)
     player = partial(play_tracked, names, warn=warn, store=folder) if names else None
-    with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
-        try:
+    try:
+        with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
             compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce, player)
-        except KeyboardInterrupt:
-            interrupted(folder / compare.PLAN, f"the same command continues in {folder}", everywhere=True)
+    except KeyboardInterrupt:
+        fail(f"interrupted; the same command continues in {folder}", INTERRUPTED, everywhere=True)
     if not is_leader():
         return
     settled = compare.settle(runs, folder)

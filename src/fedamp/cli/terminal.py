@@ -19,6 +19,9 @@ from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
 from fedamp.records.reading import LINES, read_lines
 
+TEAM = "fedamp.ranks.team"
+"""What loads torch: whoever has not, has not met other processes."""
+
 # Paths, names and notes are the user's: a folder called runs[1] is not a colour, and :bug: not a picture.
 # Of several processes the first one speaks for all.
 out = Console(markup=False, emoji=False, highlight=False, quiet=not is_leader())
@@ -202,6 +205,11 @@ def fail(message: str, code: int = 2, everywhere: bool = False) -> NoReturn:
     if is_leader() or not everywhere:
         who = "" if us is None or us.rank == 0 else f" ({us.words})"
         print(f"fedamp{who}: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    if us is not None and TEAM in sys.modules:
+        from fedamp.ranks.team import has_met, leave
+
+        if has_met():
+            leave(code)
     sys.exit(code)
 
 

@@ -235,8 +235,15 @@ def _part() -> None:
         dist.destroy_process_group()
 
 
+def has_met() -> bool:
+    """Return whether this process is connected with the others."""
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized()
+
+
 def leave(code: int) -> NoReturn:
-    """End this process, one of several, once all is done and written.
+    """End this process, one of several, once all is done and written, or a mistake is told.
 
     Not by the interpreter's own end: with threads of the processes' connections still there, that has aborted (one of
     some hundred ends, "terminate called without an active exception"), and torchrun would call the run a failure.
