@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from fedamp.methods.fedprox import FedProx
 from fedamp.records import checkpoints
 from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.records.folder import RunFolder
-from fedamp.records.reading import read_run
+from fedamp.records.reading import INPUTS, read_run
 from fedamp.runs.loop import play
 from fedamp.runs.setup import assemble
 from helpers import SOME_AT_ONCE, Federation, assert_states_equal, mlp
@@ -205,6 +206,29 @@ def _touched(folder: Path) -> int:
         return max((path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]), default=0)
     except FileNotFoundError:
         return 0
+
+
+def test_killed_before_its_description_was_written(tmp_path):
+    """The same command goes on; beside a file of somebody else it does not."""
+    here = tmp_path / "run"
+    fedamp.run(**QUICK, out=tmp_path / "whole")
+    here.mkdir()
+    shutil.copy(tmp_path / "whole" / INPUTS, here)
+    (here / "thesis.txt").write_text("three years of work")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        fedamp.run(**QUICK, out=here)
+    (here / "thesis.txt").unlink()
+    fedamp.run(**QUICK, out=here)
+    assert_same_run(tmp_path / "whole", here)
+
+
+def test_the_rest_of_a_checkpoint_that_was_not_written_to_its_end_goes(tmp_path):
+    left = tmp_path / ".checkpoint-0000003.safetensors.part"
+    left.write_bytes(b"half")
+    (tmp_path / ".mine.part").write_text("somebody else's")
+    fedamp.run(**QUICK, out=tmp_path)
+    assert not left.exists()
+    assert (tmp_path / ".mine.part").exists()
 
 
 def test_resume_command(tmp_path, monkeypatch, capsys):

@@ -156,6 +156,12 @@ def forget_checkpoints(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def forget_parts(folder: Path) -> None:
+    """Delete what is left of checkpoints in whose midst a run was killed: they are as large as whole ones."""
+    for path in folder.glob(".checkpoint-*.safetensors.part"):
+        path.unlink(missing_ok=True)
+
+
 def _round(path: Path) -> int:
     return int(path.stem.removeprefix("checkpoint-"))
 

@@ -31,7 +31,14 @@ from torch import Tensor
 
 from fedamp.errors import UserError
 from fedamp.files import read_json, write_json, write_whole
-from fedamp.records.checkpoints import Checkpoint, Kept, forget_checkpoints, load_checkpoint, save_checkpoint
+from fedamp.records.checkpoints import (
+    Checkpoint,
+    Kept,
+    forget_checkpoints,
+    forget_parts,
+    load_checkpoint,
+    save_checkpoint,
+)
 from fedamp.records.differences import differences
 from fedamp.records.inputs import Inputs
 from fedamp.records.last_state import LastState, write_last_state
@@ -81,6 +88,7 @@ class RunFolder:
                 self._check_device(saved, device)
             for name in (RESULT, MODELS, BEST, XI, SCHEMA, STATE):
                 (self.path / name).unlink(missing_ok=True)
+            forget_parts(self.path)
             if self.inputs is not None:
                 write_json(self.path / INPUTS, self.inputs.to_dict())
             write_json(self.path / DESCRIPTION, config)
@@ -97,7 +105,10 @@ class RunFolder:
 
     def _check_free(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> None:
         """Raise if the folder holds another run, or other files."""
-        if there is None and any(not path.name.startswith(".") for path in self.path.iterdir()):
+        # What is written before the description may be there: a run was killed between the two.
+        known = (INPUTS, SCHEMA)
+        others = [path for path in self.path.iterdir() if not path.name.startswith(".") and path.name not in known]
+        if there is None and others:
             raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
         if there is not None and self.begun and (what := self.differences(config)):
             raise UserError(
