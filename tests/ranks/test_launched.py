@@ -2,11 +2,14 @@
 
 import pytest
 
+import fedamp
 from fedamp.cli.terminal import fail
+from fedamp.config import RunConfig
 from fedamp.errors import UserError
 from fedamp.ranks import launched as told
 from fedamp.ranks import team as meeting
 from fedamp.ranks.team import team
+from fedamp.runs.audit import audit
 from fedamp.runs.parts import device_of
 
 TWO = {
@@ -139,3 +142,9 @@ def test_a_mistake_ends_a_process_that_has_met_others_as_a_good_end_does(met, mo
         fail("there is a mistake")
     assert end.value.args == (2,)
     assert capsys.readouterr().err == "fedamp (process 1 of 2): there is a mistake\n"
+
+
+def test_joining_and_audits_are_for_one_process(second_of_two):
+    for call in (lambda: fedamp.join("run", "silo.csv"), lambda: audit(RunConfig())):
+        with pytest.raises(UserError, match=r"is for one process; torchrun is for fedamp\.run and fedamp\.compare"):
+            call()

@@ -21,7 +21,7 @@ from fedamp.cli.run import RunFlags, run_command
 from fedamp.cli.silo import silo_app
 from fedamp.cli.terminal import fail
 from fedamp.errors import INTERRUPTED, UserError
-from fedamp.ranks.launched import SharedError, launched
+from fedamp.ranks.launched import SharedError, launched, one_process
 
 app = typer.Typer(
     help="Personalized federated learning by attentive message passing.",
@@ -62,8 +62,8 @@ def _root(
     ] = False,
 ) -> None:
     command = context.invoked_subcommand
-    if launched() is not None and command not in TOGETHER:
-        raise SharedError(f"fedamp {command} is for one process; torchrun is for {', '.join(TOGETHER)}")
+    if command not in TOGETHER:
+        one_process(f"fedamp {command}", ", ".join(TOGETHER))
     if launched() is not None:
         from fedamp.ranks.team import team  # which loads torch: not for one process's `fedamp --help`
 

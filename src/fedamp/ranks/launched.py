@@ -12,6 +12,9 @@ PATIENCE = 1800.0
 """Seconds that a process waits for the others, unless FEDAMP_RANK_TIMEOUT says otherwise. They differ by what one has
 to train in a round, and by what the leader writes and reads."""
 
+FROM_PYTHON = "fedamp.run and fedamp.compare"
+"""What a script that torchrun has started can call: all processes do it together."""
+
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -51,6 +54,12 @@ def is_leader() -> bool:
     """Return whether this process writes and prints: it was started alone, or is the first of several."""
     mine = launched()
     return mine is None or mine.rank == 0
+
+
+def one_process(what: str, together: str) -> None:
+    """Raise if this is one of several processes, which can't do this at once; `together` is what they can do."""
+    if launched() is not None:
+        raise SharedError(f"{what} is for one process; torchrun is for {together}")
 
 
 def patience() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +18,7 @@ from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomers
 from fedamp.records.summaries import counted_clients, score_table, with_scores
 from fedamp.records.take_home import CHOSEN, TakeHome
+from fedamp.rows import Rows
 from fedamp.runs.in_use.loading import recorded
 from fedamp.runs.journal import Journal, unplayed_line
 from fedamp.runs.metric_table import metric_table
@@ -73,13 +75,20 @@ def conclude(
         last_state=LastState(at.k, at.server) if finished else None,
     )
     result = with_joined(with_alone(with_metrics(result, setup), setup), setup, at)
-    if journal.folder is not None:
-        stacks = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
-        text = {"finished": finished, **result.to_dict()}
-        journal.folder.finish(text, models, result.xi, stacks, last=result.last_state)
     if journal.path is not None:
+        # Nobody goes on before it is all there: another process may read it next.
+        write = partial(_finish, journal, finished, result, models, at)
+        setup.shard.from_leader("the record", write)
         result = replace(result, last_state=None)  # it is in the folder: memory is for those who have none
     return result
+
+
+def _finish(journal: Journal, finished: bool, result: Result, models: Mapping[str, Rows], at: Standing) -> None:
+    """Write the end of a record, in the process that has its folder."""
+    if journal.folder is not None:
+        best = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
+        text = {"finished": finished, **result.to_dict()}
+        journal.folder.finish(text, models, result.xi, best, last=result.last_state)
 
 
 def with_metrics(result: Result, setup: Setup) -> Result:

@@ -264,3 +264,34 @@ fedamp.run(rounds=9, out="run", on_round=twice, **settings)
     assert done[0][:2] == (130, "waiting\n")
     assert done[1][0] != 0
     assert len(read_lines(tmp_path / "run" / LINES)) == 2
+
+
+def test_nobody_goes_on_before_the_record_is_written(tmp_path):
+    """Not even if the first process takes its time; and if it can't, all are told."""
+    script = """
+from pathlib import Path
+from fedamp.errors import UserError
+from fedamp.records.folder import RunFolder
+from fedamp.records.reading import read_run
+
+finish = RunFolder.finish
+
+def slowly(*arguments, **named):
+    time.sleep(1)
+    finish(*arguments, **named)
+
+def full(*arguments, **named):
+    raise UserError("no space left")
+
+RunFolder.finish = slowly
+fedamp.run(rounds=1, out="run", **settings)
+print(read_run(Path("run")).finished)
+RunFolder.finish = full
+try:
+    fedamp.run(rounds=1, out="other", **settings)
+except UserError as problem:
+    print("no space left" in str(problem))
+leave(0)
+"""
+    done = script_ends(2, script, tmp_path)
+    assert [(code, out.split()) for code, out, _ in done] == [(0, ["True", "True"])] * 2, done[1][2]

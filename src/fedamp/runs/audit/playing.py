@@ -15,6 +15,7 @@ from fedamp.config import RunConfig
 from fedamp.data.clients import Clients
 from fedamp.privacy import account
 from fedamp.privacy.events import Spending
+from fedamp.ranks.launched import FROM_PYTHON, one_process
 from fedamp.records.client_names import client_name, client_number
 from fedamp.rows import Message, Rows
 from fedamp.runs.audit.attack import Attacker
@@ -46,6 +47,7 @@ def audit(
     It is repeated with other seeds, and thus other canaries, coins and noise. `claim` is compared with instead of the
     account's epsilon. `observer` is called with the number of rounds played so far. Nothing is written.
     """
+    one_process("an audit", FROM_PYTHON)
     checks.share("confidence", confidence)
     checks.count("repeats", repeats)
     if claim is not None:

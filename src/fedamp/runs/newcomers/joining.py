@@ -17,6 +17,7 @@ from fedamp.config.run_config import GIVEN
 from fedamp.data.silos.read import silo_name
 from fedamp.errors import UserError
 from fedamp.methods.newcomer import Joining
+from fedamp.ranks.launched import FROM_PYTHON, one_process
 from fedamp.records.folder import RunFolder
 from fedamp.runs.identity import inputs_of
 from fedamp.runs.judging import Loss, OwnParts
@@ -58,6 +59,7 @@ def join(
     was given to the run from Python, if `run` is a folder; a `loss` and a `metric` that were are given again in any
     case. `out` is a folder for the record, as of `fedamp.run`.
     """
+    one_process("fedamp.join", FROM_PYTHON)
     checks.count("rounds", rounds)
     source, own = finished_run(run, model), OwnParts(loss, metric)
     _check_same_parts(source, own)
