@@ -45,3 +45,29 @@ def test_rows_are_announced_in_few_words(monkeypatch):
     assert whole["w"].params.shape == (60, 10_000)
     assert whole["w"].buffers.shape == (60, 3)
     assert max(told) < FEW
+
+
+def test_what_the_leader_has_is_sent_by_nobody_else(monkeypatch):
+    """All the others once sent as many blanks as a checkpoint has bytes, and each of them kept all of it."""
+    gathered, sent = [], []
+
+    def all_bytes(team, purpose, mine):
+        gathered.append(mine)
+        return [gathered[0]] * team.size
+
+    def broadcast(whole, src):
+        assert src == 0
+        if not sent:
+            sent.append(whole.clone())
+        whole.copy_(sent[0])
+
+    monkeypatch.setattr(Team, "_all_bytes", all_bytes)
+    monkeypatch.setattr(torch.distributed, "broadcast", broadcast)
+    leader, other = (Team(Launched(rank, 2, rank, 2)) for rank in (0, 1))
+    assert leader.from_leader("all", lambda: LARGE) is LARGE
+    assert torch.equal(other.from_leader("all", lambda: None), LARGE)
+    assert max(map(len, gathered)) < FEW
+    assert LARGE.nbytes < len(sent[0]) < LARGE.nbytes + 2_000
+    gathered.clear()
+    assert [one.from_leader("a word", lambda: ["yes"]) for one in (leader, other)] == [["yes"]] * 2
+    assert len(sent) == 1  # few bytes need no second meeting

@@ -49,9 +49,14 @@ class _Packer(pickle.Pickler):
 
 def packed(things: object) -> bytes:
     """Return small things of any kind as bytes."""
+    return _packed(things).getvalue()
+
+
+def _packed(things: object) -> io.BytesIO:
+    """Return things of any kind and size as bytes that are in memory once."""
     into = io.BytesIO()
     _Packer(into, pickle.HIGHEST_PROTOCOL).dump(things)
-    return into.getvalue()
+    return into
 
 
 @dataclass
@@ -101,20 +106,38 @@ class Team:
             room = max(sizes)
 
     def from_leader(self, purpose: str, make: Callable[[], T]) -> T:
-        """Return what the leader makes; the others do not make it, but hear of its errors."""
-        made, fault = None, None
+        """Return what the leader makes; the others do not make it, but hear of its errors.
+
+        What is large, a checkpoint say, goes to each of them once: the others have nothing to send for it.
+        """
+        made, fault, sent = None, None, io.BytesIO()
         if not self.rank:
             try:
                 made = make()
+                sent = _packed(made)
             except Exception as problem:
                 fault = problem
         words = None if fault is None else f"the leading process has failed: {fault}"
-        value, error = self.exchange(purpose, (made, words))[0]
+        size = sent.getbuffer().nbytes
+        few = sent.getvalue() if size <= FEW // 2 else None
+        size, few, error = self.exchange(purpose, (size, few, words))[0]
         if fault is not None:
             raise fault
         if error is not None:
             raise SharedError(error)
-        return value  # type: ignore[no-any-return]
+        told = self._broadcast(purpose, sent, size) if few is None else few
+        return made if not self.rank else pickle.loads(told)  # type: ignore[return-value]
+
+    def _broadcast(self, purpose: str, sent: io.BytesIO, size: int) -> memoryview:
+        """Return the bytes of which the leader has `size`."""
+        import torch.distributed as dist
+
+        whole = torch.empty(size, dtype=torch.uint8)
+        if not self.rank:
+            whole = torch.frombuffer(sent.getbuffer(), dtype=torch.uint8)
+        with self._waiting(purpose):
+            dist.broadcast(whole, src=0)
+        return whole.numpy().data
 
     def stack(self, purpose: str, mine: Tensor, counts: Sequence[int]) -> Tensor:
         """Return the rows of all processes, of which each gives `counts[rank]`, on top of each other."""
