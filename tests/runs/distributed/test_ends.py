@@ -140,6 +140,30 @@ def test_processes_that_mean_different_runs_are_told(tmp_path):
     assert {code for code, _, _ in done} == {2}
 
 
+@pytest.mark.parametrize("theirs", ["fedavg,fedamp", "fedprox"])
+def test_processes_that_mean_different_comparisons_are_told(theirs, tmp_path):
+    """Not only if the first one has more to play, and before anything is written."""
+    words = [
+        "-m",
+        "fedamp",
+        "compare",
+        "--clients",
+        "5",
+        "--rounds",
+        "1",
+        "--epochs",
+        "1",
+        "--out",
+        "them",
+        "--methods",
+    ]
+    done = ended(start(2, [], tmp_path, each=[[*words, "fedavg"], [*words, theirs]]), timeout=60)
+    assert [code for code, _, _ in done] == [2, 2]
+    (line,) = last_words(done[0][2])
+    assert "the comparison of process 1 is not that of process 0" in line
+    assert not (tmp_path / "them").exists()
+
+
 def test_more_processes_than_clients_and_commands_for_one(tmp_path):
     few = ["run", "--clients", "2", "--setting", "iid", "--rounds", "1"]
     apart = ["run", "--clients", "3", "--setting", "iid", "--rounds", "1", "--rows", "host"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json
 from fedamp.ranks.launched import is_leader
-from fedamp.ranks.team import from_leader
+from fedamp.ranks.team import from_leader, team
 from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import CHANGED, Inputs
 from fedamp.records.reading import INPUTS
@@ -47,6 +48,9 @@ def play_all(
     before every run is known to be possible: a mistake in the last one costs no hours, and leaves no plan behind.
     `announce` is told, before the first one, how many there are. `player` plays a run; by default `play` itself.
     """
+    if (us := team()) is not None:
+        asked = json.dumps([[run.name, run.config.to_dict()] for run in runs], sort_keys=True)
+        us.agree("the comparison", hashlib.sha256(asked.encode()).hexdigest(), "give all of them the same command")
     whole = from_leader("the plan", lambda: whole_plan(runs, folder))
     targets = _targets(runs, folder, given)
     from_leader("what is in the folder", lambda: _check_inputs(runs, targets, whole, folder))
