@@ -59,6 +59,20 @@ def _packed(things: object) -> io.BytesIO:
     return into
 
 
+@dataclass(frozen=True)
+class _End:
+    """What ended the work of the leader: an error, an exit, Ctrl-C."""
+
+    words: str
+    interrupted: bool
+
+    @classmethod
+    def of(cls, fault: BaseException) -> _End:
+        """Return it in words."""
+        what = f"failed: {fault}" if isinstance(fault, Exception) else f"ended: {type(fault).__name__} {fault}"
+        return cls(f"the leading process has {what}", isinstance(fault, KeyboardInterrupt))
+
+
 @dataclass
 class Team:
     """All processes of a run, seen from one of them."""
@@ -106,7 +120,7 @@ class Team:
             room = max(sizes)
 
     def from_leader(self, purpose: str, make: Callable[[], T]) -> T:
-        """Return what the leader makes; the others do not make it, but hear of its errors.
+        """Return what the leader makes; the others do not make it, but hear what ended it: Ctrl-C ends them like it.
 
         What is large, a checkpoint say, goes to each of them once: the others have nothing to send for it.
         """
@@ -115,16 +129,18 @@ class Team:
             try:
                 made = make()
                 sent = _packed(made)
-            except Exception as problem:
+            except BaseException as problem:  # whatever it is, the others wait for a word
                 fault = problem
-        words = None if fault is None else f"the leading process has failed: {fault}"
         size = sent.getbuffer().nbytes
         few = sent.getvalue() if size <= FEW // 2 else None
-        size, few, error = self.exchange(purpose, (size, few, words))[0]
+        try:
+            size, few, end = self.exchange(purpose, (size, few, None if fault is None else _End.of(fault)))[0]
+        except UserError as gone:  # the others may have ended by the same Ctrl-C
+            raise fault or gone from None
         if fault is not None:
             raise fault
-        if error is not None:
-            raise SharedError(error)
+        if end is not None:
+            raise KeyboardInterrupt if end.interrupted else SharedError(end.words)
         told = self._broadcast(purpose, sent, size) if few is None else few
         return made if not self.rank else pickle.loads(told)  # type: ignore[return-value]
 

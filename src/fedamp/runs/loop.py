@@ -87,7 +87,9 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
                 at = at.after(played, line, config, setup)  # an interrupt before this takes the line back
                 try:
                     going_on, due = shard.from_leader("a round", partial(_seen, observer, line, journal))
-                except Exception:  # a fault in the observer costs none of the rounds: the run can go on from here
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # a fault in the observer costs none of the rounds: the run can go on from here
                     journal.save(partial(at.checkpoint, setup))
                     raise
                 if due:

@@ -290,6 +290,26 @@ fedamp.run(rounds=9, out="run", on_round=twice, **settings)
     assert len(read_lines(tmp_path / "run" / LINES)) == 2
 
 
+@pytest.mark.parametrize("what", ["KeyboardInterrupt", "SystemExit(3)", "ValueError('a fault')"])
+def test_whatever_a_callback_raises_all_hear_of_it_and_go_on(what, tmp_path):
+    script = f"""
+def on_round(line):
+    if line.round == 2:
+        raise {what}
+
+for ending in (on_round, None):
+    try:
+        print(len(fedamp.run(rounds=3, out="run", on_round=ending, **settings).history))
+    except BaseException as problem:
+        print(type(problem).__name__)
+leave(0)
+"""
+    done = script_ends(2, script, tmp_path)
+    raised = what.partition("(")[0]
+    heard = raised if raised == "KeyboardInterrupt" else "SharedError"
+    assert [(code, out.split()) for code, out, _ in done] == [(0, [raised, "5"]), (0, [heard, "5"])], done[1][2]
+
+
 def test_nobody_goes_on_before_the_record_is_written(tmp_path):
     """Not even if the first process takes its time; and if it can't, all are told."""
     script = """
