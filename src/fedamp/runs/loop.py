@@ -108,7 +108,6 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
             if interrupt is not None:
                 raise interrupt
             newcomers = _welcomed(config, setup, at)
-            shard.stop_together()
         result = conclude(config, setup, at, journal, newcomers)
         if interrupt is not None:
             raise interrupt

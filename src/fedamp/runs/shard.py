@@ -126,10 +126,16 @@ class Shard:
         return [*first, *dict.fromkeys(text for each in others for text in each if text not in first)]
 
     def each(self, things: Sequence[T], work: Callable[[T], U]) -> list[U]:
-        """Return what becomes of each thing, in order: of several processes one works at it, and tells the others."""
-        mine = {i: work(thing) for i, thing in enumerate(things) if i % self.processes == self.rank}
-        found = {i: each for part in self.told("newcomers", mine) for i, each in part.items()}
-        return [found[i] for i in range(len(things))]
+        """Return what becomes of each thing, in order: of several processes one works at it, and tells the others.
+
+        All tell what they have after one thing each: nobody has to wait longer than that, nor for Ctrl-C to be heard.
+        """
+        found: list[U] = []
+        for first in range(0, len(things), self.processes):
+            mine = [work(thing) for thing in things[first + self.rank : first + self.rank + 1]]
+            found += [each for part in self.told("newcomers", mine) for each in part]
+            self.stop_together()
+        return found
 
     def from_leader(self, purpose: str, make: Callable[[], T]) -> T:
         """Return what the leading process makes."""

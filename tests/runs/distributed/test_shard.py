@@ -1,6 +1,7 @@
 """Who is with whom: neighbours, with about as much work for each process."""
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -63,6 +64,36 @@ def test_the_way_of_training_is_chosen_for_the_cores_of_this_process(monkeypatch
     finally:
         torch.set_num_threads(before)
     assert made.choice.threads == made.facts.threads == 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_each_thing_is_told_when_it_is_done(count):
+    """Nobody waits for all that another process has to do."""
+    things, told = list(range(count)), []
+
+    def exchange(purpose, mine):
+        """Tell what process 1 gives, with what the two others do at the same time."""
+        told.append(len(mine))
+        at = 3 * (len(told) - 1)
+        others = [[10 * thing for thing in things[at + rank : at + rank + 1]] for rank in range(3)]
+        assert mine == others[1]
+        return others
+
+    team = SimpleNamespace(size=3, rank=1, exchange=exchange, stop_together=lambda: None)
+    assert Shard(team, (0, 1, 2, 3)).each(things, lambda thing: 10 * thing) == [10 * thing for thing in things]
+    assert len(told) == math.ceil(count / 3)
+    assert max(told, default=0) <= 1
+
+
+def test_ctrl_c_between_two_things_is_heard():
+    def stop():
+        raise KeyboardInterrupt
+
+    done = []
+    team = SimpleNamespace(size=1, rank=0, exchange=lambda purpose, mine: [mine], stop_together=stop)
+    with pytest.raises(KeyboardInterrupt):
+        Shard(team, (0, 1)).each([1, 2], done.append)
+    assert done == [1]
 
 
 def test_one_process_has_all_and_copies_nothing():
