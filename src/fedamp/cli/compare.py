@@ -12,7 +12,7 @@ import typer
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset, Track
-from fedamp.cli.terminal import Bars, announce, fail, out, warn
+from fedamp.cli.terminal import Bars, announce, by_all, fail, out, warn
 from fedamp.config.run_config import RunConfig
 from fedamp.errors import INTERRUPTED
 from fedamp.ranks.launched import is_leader
@@ -55,21 +55,25 @@ def compare_command(
     from fedamp.config.sources import configured
     from fedamp.runs import compare
 
-    checks.count("seeds", seeds)
-    flags, names = given_flags(context), compare.method_names(methods)
-    having = compare.hyperparameters(names)
-    fixed = compare.parse_axes(details or [], having, "--set")
+    def asked() -> tuple[list[Planned], Render]:
+        checks.count("seeds", seeds)
+        flags, names = given_flags(context), compare.method_names(methods)
+        having = compare.hyperparameters(names)
+        fixed = compare.parse_axes(details or [], having, "--set")
 
-    def config_for(method: str) -> RunConfig:
-        (mine,) = compare.points_of(method, fixed, having)
-        return compare.at_point(configured(preset, config, {**flags, "method": method}, []), mine)
+        def config_for(method: str) -> RunConfig:
+            (mine,) = compare.points_of(method, fixed, having)
+            return compare.at_point(configured(preset, config, {**flags, "method": method}, []), mine)
 
-    if against is not None:
-        checks.one_of("against", against, names)
-    first = flags.get("seed", RunConfig.seed)
-    axes, render = compare.parse_axes(grid or [], having), renderer(format)
-    runs = compare.plan(config_for, having, range(first, first + seeds), axes)
-    folder = folder or Path("runs") / f"compare-{compare.digest(runs, data_dir)}"
+        if against is not None:
+            checks.one_of("against", against, names)
+        first = flags.get("seed", RunConfig.seed)
+        axes, render = compare.parse_axes(grid or [], having), renderer(format)
+        return compare.plan(config_for, having, range(first, first + seeds), axes), render
+
+    runs, render = by_all("the configuration", asked)
+    if folder is None:
+        folder = Path("runs") / f"compare-{by_all('the data', lambda: compare.digest(runs, data_dir))}"
     play_comparison(runs, folder, data_dir, against, render, newcomers=format != "csv", track=track)
     if format == "text":
         out.print(f"record: {folder}    page: fedamp report {folder}", soft_wrap=True)
@@ -96,7 +100,7 @@ def play_comparison(
     from fedamp.runs.watching.track import tracker_names
     from fedamp.runs.watching.watched import play_tracked
 
-    names = tracker_names(track)
+    names = by_all("the trackers", lambda: tracker_names(track))
     player = partial(play_tracked, names, warn=warn, store=folder) if names else None
     try:
         with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:

@@ -67,7 +67,9 @@ def _root(
     if launched() is not None:
         from fedamp.ranks.team import team  # which loads torch: not for one process's `fedamp --help`
 
-        team()  # before flags and data are looked at: whoever finds a mistake there ends, and the others notice
+        # Before flags and data are looked at: whoever finds a mistake there ends, and the others notice.
+        us = team()
+        context.obj = us is not None and len(set(map(tuple, us.exchange("the command line", sys.argv[1:])))) == 1
 
 
 def _once(message: str) -> str:
@@ -95,7 +97,8 @@ def main() -> None:
             raise
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
-        fail(_with_number(_once(error.format_message())))
+        same = getattr(getattr(error, "ctx", None), "obj", None)  # all processes were given the same command
+        fail(_once(error.format_message()), everywhere=bool(same))
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED, everywhere=True)
     code = code if isinstance(code, int) else 0

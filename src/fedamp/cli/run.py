@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
-from fedamp.cli.terminal import Bar, fail, out, show_result, warn, warning
+from fedamp.cli.terminal import Bar, by_all, fail, out, show_result, warn, warning
 from fedamp.config import RunConfig
 from fedamp.errors import INTERRUPTED
 from fedamp.ranks.launched import is_leader
@@ -46,7 +46,7 @@ def run_command(
     """Run one experiment and write its record."""
     from fedamp.config.sources import configured
 
-    asked = configured(preset, config, given_flags(context), details or [])
+    asked = by_all("the configuration", lambda: configured(preset, config, given_flags(context), details or []))
     if dry_run:
         show_needs(asked, data_dir, as_json, folder)
     else:
@@ -93,8 +93,8 @@ def run_one(
     from fedamp.runs.watching.track import tracker_names
     from fedamp.runs.watching.watched import play_tracked
 
-    trackers = tracker_names(track)
-    material = load_material(config, data_dir)
+    trackers = by_all("the trackers", lambda: tracker_names(track))
+    material = by_all("the data", lambda: load_material(config, data_dir))
     inputs = inputs_of(config, material)
     if folder is not None:
         material, inputs = as_begun(config, material, inputs, folder)

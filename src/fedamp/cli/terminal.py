@@ -3,9 +3,9 @@
 import json
 import math
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -14,10 +14,12 @@ from rich.text import Text
 
 from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.errors import UserError
-from fedamp.ranks.launched import is_leader, launched
+from fedamp.ranks.launched import SharedError, is_leader, launched
 from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
 from fedamp.records.reading import LINES, read_lines
+
+T = TypeVar("T")
 
 TEAM = "fedamp.ranks.team"
 """What loads torch: whoever has not, has not met other processes."""
@@ -213,14 +215,28 @@ def fail(message: str, code: int = 2, everywhere: bool = False) -> NoReturn:
     sys.exit(code)
 
 
-def interrupted(first: Path, told: str, everywhere: bool = False) -> NoReturn:
-    """End after Ctrl-C: with what is told of a folder, or, if its `first` file is not there yet, that nothing is."""
-    began = first.exists()
-    fail(
-        f"interrupted; {told}" if began else "interrupted before the first round; the same command begins anew",
-        INTERRUPTED,
-        everywhere,
-    )
+def by_all(purpose: str, make: Callable[[], T]) -> T:
+    """Return what this process makes for itself, as the others do; a mistake that all of them find is told once."""
+    if launched() is None:
+        return make()
+    from fedamp.ranks.team import team  # which loads torch: not for a mistake of one process
+
+    us = team()
+    assert us is not None
+    made, mistake = None, None
+    try:
+        made = make()
+    except UserError as problem:
+        mistake = problem
+    found = us.exchange(purpose, None if mistake is None else str(mistake))
+    if mistake is not None:
+        raise SharedError(str(mistake)) if len(set(found)) == 1 else mistake
+    who = [str(rank) for rank, words in enumerate(found) if words is not None]
+    if who:
+        raise SharedError(
+            f"process {', '.join(who)} of this run has found a mistake in {purpose}; its own line says why"
+        )
+    return made  # type: ignore[return-value]
 
 
 def say(text: str) -> None:

@@ -185,9 +185,25 @@ def test_a_mistake_that_one_process_sees_at_once_ends_all(wrong, tmp_path):
     words = ["-m", "fedamp", "run", "--rounds", "2", "--out", "run"]
     done = ended(start(2, [], tmp_path, each=[words, [*words, *wrong]]), timeout=60)  # they would wait for 120 s
     assert [code for code, _, _ in done] == [2, 2]
-    assert "another process of this run has ended" in last_words(done[0][2])[0]
+    assert "its own line says why" in last_words(done[0][2])[0]
     assert "fedamp (process 1 of 2): " in last_words(done[1][2])[0]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "--clinets", "5"], "--clinets"),
+        (["run", "--clients", "0"], "clients is 0"),
+        (["run", "--data", "not-there.csv"], "not-there.csv"),
+        (["compare", "--methods", "fedampp"], "fedampp"),
+    ],
+)
+def test_a_mistake_that_all_processes_find_is_told_once(words, expected, tmp_path):
+    done = command(2, words, tmp_path)
+    assert [code for code, _, _ in done] == [2, 2]
+    assert expected in last_words(done[0][2])[0]
+    assert last_words(done[1][2]) == []
 
 
 @pytest.mark.parametrize("call", ["run(rounds=2, ", "compare('fedavg', rounds=2, "])
