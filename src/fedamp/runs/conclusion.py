@@ -47,9 +47,10 @@ def conclude(
         if at.held_out is not None:
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
+    at = replace(at, best={name: each for name, each in at.best.items() if name != AT_HOME})
     # From here on it is all clients' models, wherever they have been.
     models, at = setup.shard.all_rows(models), replace(at, best=at.all_best(setup))
-    best, take_home = {name: each for name, each in at.best.items() if name != AT_HOME}, None
+    best, take_home = dict(at.best), None
     if (taken := best.pop(CHOSEN, None)) is not None and at.held_out is not None:
         scored = kept(setup, taken.round, taken.models).scores
         take_home = TakeHome.of_choice(take_home_rule(config, setup.method), at.held_out, scored)
@@ -86,7 +87,7 @@ def conclude(
 def _finish(journal: Journal, finished: bool, result: Result, models: Mapping[str, Rows], at: Standing) -> None:
     """Write the end of a record, in the process that has its folder."""
     if journal.folder is not None:
-        best = {entry: each.models for entry, each in at.best.items() if entry != AT_HOME}
+        best = {entry: each.models for entry, each in at.best.items()}
         text = {"finished": finished, **result.to_dict()}
         journal.folder.finish(text, models, result.xi, best, last=result.last_state)
 
