@@ -52,8 +52,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/scoring.py",
-        "sizes = [len(held) if counts else 0 for held, counts in",
-        "sizes = [len(held) for held, counts in",
+        "len(held) if counts else 0 for held, counts in",
+        "len(held) for held, counts in",
         "tests/runs/test_take_home_runs.py -k poisoned",
     ),
     Mutant(
@@ -442,8 +442,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/scoring.py",
-        "score = mean if task.higher_is_better else -mean",
-        "score = mean",
+        "score if task.higher_is_better else -score, rows",
+        "score, rows",
         "tests/trust/test_kept_models.py -k lowest_error",
     ),
     Mutant(

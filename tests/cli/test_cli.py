@@ -133,7 +133,7 @@ MISTAKES = {
         ["run", "--method", "fedamp", "--setting", "iid", "--set", "method.self_weight=oracle"],
         ["has none"],
     ),
-    "too many clients": (["run", "--clients", "5000"], ["use fewer clients"]),
+    "too many clients": (["run", "--clients", "5000"], ["clients is 5000", "expected up to 20"]),
     "no such config": (["run", "--config", "gone.toml"], ["gone.toml"]),
     "unknown init": (["run", "--init", "random"], ["common, own"]),
     "no such list": (["list", "metods"], ["methods"]),

@@ -113,7 +113,7 @@ def test_from_python(tmp_path, monkeypatch):
     assert with_list.config.drop == with_text.config.drop == ("id",)
     assert with_list.config == with_text.config
     with pytest.raises(ValueError, match=r"drop is .*; expected names of columns"):
-        RunConfig(drop=[1])
+        RunConfig(drop=[1.5])
     with pytest.raises(ValueError, match=r"drop is .*clients are given with their samples"):
         fedamp.run(clients=[(np.zeros((4, 2)), [0, 1, 0, 1])], drop=["id"])
 
