@@ -137,9 +137,9 @@ MUTANTS = (
     ),
     Mutant(
         "models/client_layers.py",
-        "places = x[:, :, ::down, ::right]",
-        "places = x[:, :, ::right, ::down]",
-        "tests/models/test_client_layers.py -k single_places",
+        "i : last + i : down, j : end + j : right]",
+        "i : last + i : right, j : end + j : down]",
+        "tests/models/test_client_layers.py -k in_windows",
     ),
     Mutant(
         "runs/setup.py",

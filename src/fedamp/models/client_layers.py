@@ -46,33 +46,54 @@ class ClientConv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return one grouped convolution, or products if these are faster."""
         if not self._products_pay(x):
-            return self._grouped(x, None if self.bias is None else self.bias.flatten())
+            return self.convolved(x, None if self.bias is None else self.bias.flatten())
         return self.as_products(x)
 
-    def _grouped(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        if x.is_cuda and self._is_pointwise():
-            return self.pointwise(x, bias)
+    def convolved(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the convolution in the way that is fastest for these inputs."""
+        if x.is_cuda and self._windows_pay():
+            return self.in_windows(x, bias)
+        return self.grouped(x, bias)
+
+    def grouped(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Return one convolution of n groups of channels."""
         weight = self.weight.flatten(0, 1)
         if x.is_cuda:  # a client's channels are then neighbours in memory: several times faster
             x = x.contiguous(memory_format=torch.channels_last)
             weight = weight.contiguous(memory_format=torch.channels_last)
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups * len(self.weight))
 
-    def _is_pointwise(self) -> bool:
-        return (self.kernel_size, self.groups) == ((1, 1), 1) and self.padding in ((0, 0), "valid")
+    def _windows_pay(self) -> bool:
+        # With a stride, or from 512 channels on, a GPU's library makes a grouped convolution of copies, one for each
+        # client. Windows of one place are a copy at most; larger ones take up to nine times the memory of the input,
+        # which a compiled pass writes once (benchmarks/gpu_convolutions.py).
+        if (self.groups, self.dilation) != (1, (1, 1)) or len(self.weight) == 1:
+            return False
+        places = math.prod(self.kernel_size)
+        if places == 1:
+            return True
+        copied = max(self.stride) > 1 or self.weight.shape[2] >= 512
+        return copied and places <= 9 and torch.compiler.is_compiling() and torch.is_autocast_enabled("cuda")
 
-    def pointwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """Return a convolution of windows of one place as n products, of which each reads its client's channels only.
-
-        A GPU's library makes a grouped convolution of copies, one for each client.
-        """
-        n, (down, right) = len(self.weight), self.stride
-        places = x[:, :, ::down, ::right].permute(0, 2, 3, 1).contiguous()
-        apart = torch.unflatten(places, 3, (n, -1)).flatten(0, 2).transpose(0, 1)
-        out = torch.bmm(apart, self.weight.flatten(2).transpose(1, 2)).transpose(0, 1).flatten(1)
+    def in_windows(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the convolution as n products of windows and weights, each of which reads one client's channels."""
+        windows = self._windows(x)
+        weight = self.weight.permute(0, 1, 3, 4, 2).flatten(2).to(x.dtype)
+        out = torch.bmm(windows.flatten(0, 2).transpose(0, 1), weight.transpose(1, 2)).transpose(0, 1).flatten(1)
         if bias is not None:
             out = out + bias.to(out.dtype)
-        return torch.unflatten(out, 0, places.shape[:3]).permute(0, 3, 1, 2)
+        return torch.unflatten(out, 0, windows.shape[:3]).permute(0, 3, 1, 2)
+
+    def _windows(self, x: Tensor) -> Tensor:
+        """Return the windows of each client's channels, `(B, H', W', n, h w in)`."""
+        (height, width), (down, right), n = self.kernel_size, self.stride, len(self.weight)
+        up, left = (0, 0) if isinstance(self.padding, str) else self.padding  # the only word left is "valid"
+        places = (F.pad(x, (left, left, up, up)) if up or left else x).permute(0, 2, 3, 1)
+        last, end = places.shape[1] - height + 1, places.shape[2] - width + 1
+        seen = [places[:, i : last + i : down, j : end + j : right] for i in range(height) for j in range(width)]
+        if len(seen) == 1:
+            return torch.unflatten(seen[0].contiguous(), 3, (n, -1))
+        return torch.stack([torch.unflatten(part, 3, (n, -1)) for part in seen], 4).flatten(4)
 
     def _products_pay(self, x: Tensor) -> bool:
         # Grouped convolutions of one or two channels are slow on a GPU; written out as products they are fast in bf16,
@@ -122,7 +143,7 @@ class ClientPooledConv2d(ClientConv2d):
 
             if self._products_pay(x):
                 return pooled(self._products(x), self.bias)
-            return pooled(torch.unflatten(self._grouped(x, None), 1, self.bias.shape), self.bias)
+            return pooled(torch.unflatten(self.convolved(x, None), 1, self.bias.shape), self.bias)
         # The ReLU comes last: max(relu(x)) = relu(max(x)), and the gradients are the same too, but there are only a
         # quarter of the values to go through for a window of 2 x 2.
         return F.relu(F.max_pool2d(super().forward(x), *self.window))

@@ -56,6 +56,28 @@ def test_a_replay_is_the_plain_call():
     assert len(graphs._recorded) == 1
 
 
+def test_settled_rows_are_read_where_they_are():
+    graphs, rows = Graphs(), torch.rand(6, 7, device="cuda")
+    which = torch.tensor([4, 1, 3], device="cuda")
+
+    def function(w: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (w.sin() + x,)
+
+    for round_number in range(2):
+        w = graphs.settled("", rows, which)
+        torch.testing.assert_close(w, rows[which], rtol=0, atol=0)
+        for step in range(PATIENCE + 2):
+            x = torch.full((2, 7), float(step + round_number), device="cuda")
+            torch.testing.assert_close(graphs(function, 0, w[1:], x)[0], w[1:].sin() + x, rtol=0, atol=0)
+            w -= 0.1  # as a step does, in place
+        torch.testing.assert_close(graphs(function, 0, rows[:2], x)[0], rows[:2].sin() + x, rtol=0, atol=0)
+        (recorded,) = graphs._recorded.values()  # once for both rounds
+        assert recorded.inputs[0].data_ptr() == w[1:].data_ptr()
+        assert recorded.inputs[1].data_ptr() != x.data_ptr()
+    graphs.clear()
+    assert not graphs._settled
+
+
 def test_what_cannot_be_recorded_is_called():
     graphs, x = Graphs(), torch.arange(6.0, device="cuda")
 

@@ -36,7 +36,8 @@ class LocalStack(LocalTraining):
             who = order[part]
             here = who.to(self.clients.x.device)
             # Copies, which the steps write to, of rows that may be one row seen many times.
-            own = {name: Rows(rows.params[here], rows.buffers[here]) for name, rows in start.items()}
+            copy = self._copied
+            own = {name: Rows(copy(name, rows.params, here), rows.buffers[here]) for name, rows in start.items()}
             chunk = (_Chunk if self.config.privacy is None else PrivateWalk)(self, who.tolist(), own)
             chunk.go(directions, {name: value[here] for name, value in context.items()}, pull and pull[here])
             if isinstance(chunk, PrivateWalk):
@@ -49,6 +50,11 @@ class LocalStack(LocalTraining):
         self.trainer.in_chunks(len(order), work)
         self.losses.update(losses)
         return ended
+
+    def _copied(self, name: str, params: Tensor, which: Tensor) -> Tensor:
+        if self.config.privacy is not None or not self.trainer.model.side_by_side:  # nothing is recorded then
+            return params[which]
+        return self.trainer.gradients.graphs.settled(name, params, which)
 
 
 def _empty_like(rows: Rows) -> Rows:

@@ -27,41 +27,64 @@ class Graphs:
     """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls.
 
     `call` numbers the calls of one step: each has a recording of its own, so that what one returns is valid until
-    the same call of the next step.
+    the same call of the next step. A recording reads its inputs where they were when it was made: they are copied to
+    there before each replay, unless they are `settled`.
     """
 
     def __init__(self) -> None:
         self._calls: dict[Any, int] = {}
         self._recorded: dict[Any, _Recorded] = {}
+        self._settled: dict[Any, Tensor] = {}
+
+    def settled(self, name: str, rows: Tensor, which: Tensor) -> Tensor:
+        """Return some of the rows in memory that stays: steps change them where recordings read them.
+
+        There is one such place for each name and shape; what was there before is overwritten. On a CPU they are a copy.
+        """
+        if not rows.is_cuda:
+            return rows[which]
+        shape = len(which), *rows.shape[1:]
+        key = name, shape, rows.dtype, rows.device
+        if key not in self._settled:
+            self._settled[key] = rows.new_empty(shape)
+        return torch.index_select(rows, 0, which, out=self._settled[key])
 
     def __call__(self, function: Function, call: int, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return function(*inputs)."""
         if not inputs[0].is_cuda:
             return function(*inputs)
-        key = (function, call, *((value.shape, value.dtype) for value in inputs))
+        where = [self._address(value) for value in inputs]
+        key = (function, call, *((value.shape, value.dtype) for value in inputs), *where)
         if key in self._recorded:
             return self._recorded[key](*inputs)
         self._calls[key] = self._calls.get(key, 0) + 1
         if self._calls[key] > PATIENCE and len(self._recorded) < KEPT:
             pool = next(iter(self._recorded.values())).graph.pool() if self._recorded else None
-            recorded = _record(function, inputs, pool)
+            recorded = _record(function, inputs, [place is not None for place in where], pool)
             if recorded is not None:
                 self._recorded[key] = recorded
                 return recorded(*inputs)
             self._calls[key] = NEVER
         return function(*inputs)
 
+    def _address(self, value: Tensor) -> int | None:
+        """Return where a value is, if that is in memory that stays."""
+        memory = value.untyped_storage().data_ptr()
+        stays = any(memory == kept.untyped_storage().data_ptr() for kept in self._settled.values())
+        return value.data_ptr() if stays and value.is_contiguous() else None
+
     def clear(self) -> None:
         """Forget everything, and give its memory back."""
         self._calls.clear()
         self._recorded.clear()
+        self._settled.clear()
 
 
-def _record(function: Function, inputs: tuple[Tensor, ...], pool: Any) -> _Recorded | None:
+def _record(function: Function, inputs: tuple[Tensor, ...], stay: list[bool], pool: Any) -> _Recorded | None:
     """Return a recording, or None if it can't be made: a pass that waits for the host, or too little memory."""
     stream = torch.cuda.current_stream()
     try:
-        return _Recorded(function, inputs, pool)
+        return _Recorded(function, inputs, stay, pool)
     except Exception:  # the plain call works, or raises its own error
         torch.cuda.set_stream(stream)  # a capture that fails does not always leave its stream
         torch.cuda.synchronize()
@@ -71,8 +94,10 @@ def _record(function: Function, inputs: tuple[Tensor, ...], pool: Any) -> _Recor
 class _Recorded:
     """One call with one set of shapes."""
 
-    def __init__(self, function: Function, inputs: tuple[Tensor, ...], pool: Any) -> None:
-        self.inputs = [value.detach().clone() for value in inputs]
+    def __init__(self, function: Function, inputs: tuple[Tensor, ...], stay: list[bool], pool: Any) -> None:
+        values = [value.detach() for value in inputs]
+        self.inputs = [value if stays else value.clone() for value, stays in zip(values, stay, strict=True)]
+        self.stay = stay
         self.graph = torch.cuda.CUDAGraph()
         # All graphs share one pool: they are replayed one after the other.
         # Of several processes each has a thread that looks after NCCL, and may ask the GPU something meanwhile.
@@ -81,7 +106,8 @@ class _Recorded:
             self.outputs = function(*self.inputs)
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        for own, given in zip(self.inputs, inputs, strict=True):
-            own.copy_(given)
+        for own, given, stays in zip(self.inputs, inputs, self.stay, strict=True):
+            if not stays:
+                own.copy_(given)
         self.graph.replay()
         return self.outputs
