@@ -15,9 +15,9 @@ Separate comes near the paper's figure, in trials of 4 or 5 rounds with 20 clien
     pathological  MNIST 100 98.7, 98.73        FMNIST 200 97.3, 97.67         EMNIST 300 98.8, 99.15
                   CIFAR100 1000 91.95, 92.67
 
-MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess. CIFAR100's 1000 is as many as there
-are for 50 clients (paper/sizes.py). The self weight is the oracle's only in the practical setting, where there are groups;
-elsewhere it is uniform.
+MNIST's 99.27 in the IID setting was out of reach of such trials: it has 800, a guess. CIFAR100's 1000 is as many as
+there are for 50 clients (paper/sizes.py). The self weight is the oracle's only in the practical setting, where
+there are groups; elsewhere it is uniform.
 
 Often only the test split of EMNIST is at hand, in which some classes are too small for all: its clients may share
 training samples, and the record says how many do. sigma and APFL's mixture, in the practical setting of the MNIST
