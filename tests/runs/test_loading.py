@@ -205,6 +205,21 @@ def test_folders_that_are_no_run(tmp_path):
         fedamp.load(damaged)
 
 
+@pytest.mark.parametrize("version", ["this one", "an earlier one"])
+def test_a_schema_that_is_gone_is_no_run_without_one(version, tmp_path):
+    """Rows would not be scaled, and the model's answers would be wrong without a word."""
+    run_hospitals(tmp_path)
+    folder = tmp_path / "run"
+    (folder / "schema.json").unlink()
+    if version == "an earlier one":
+        told = json.loads((folder / "result.json").read_text())
+        assert told["facts"].pop("encoded") is True
+        (folder / "result.json").write_text(json.dumps(told))
+    for use in (lambda: fedamp.load(folder), lambda: fedamp.join(folder, tmp_path / "new.csv")):
+        with pytest.raises(UserError, match=r"schema.json is missing: the folder is damaged"):
+            use()
+
+
 @pytest.mark.parametrize(
     "command",
     [["predict", "run", "new.npz", "--client", "0"], ["export", "run", "--all"], ["join", "run", "--data", "new.npz"]],

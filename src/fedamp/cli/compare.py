@@ -12,9 +12,8 @@ import typer
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.report import Render, renderer
 from fedamp.cli.run import Config, DataDir, Details, Flag, Out, Preset, Track
-from fedamp.cli.terminal import Bars, announce, by_all, fail, out, warn
+from fedamp.cli.terminal import Bars, announce, by_all, interrupted, out, warn
 from fedamp.config.run_config import RunConfig
-from fedamp.errors import INTERRUPTED
 from fedamp.ranks.launched import is_leader
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def play_comparison(
         with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
             compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce, player)
     except KeyboardInterrupt:
-        fail(f"interrupted; the same command continues in {folder}", INTERRUPTED, everywhere=True)
+        interrupted(folder / compare.PLAN, f"the same command continues in {folder}", everywhere=True)
     if not is_leader():
         return
     settled = compare.settle(runs, folder)

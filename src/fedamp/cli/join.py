@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedamp.cli.run import AsJson
-from fedamp.cli.terminal import Bar, fail, out, warn
-from fedamp.errors import INTERRUPTED
+from fedamp.cli.terminal import Bar, interrupted, out, warn
 
 if TYPE_CHECKING:
     from fedamp.records.newcomers import Newcomer

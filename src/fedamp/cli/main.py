@@ -98,7 +98,7 @@ def main() -> None:
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
         same = getattr(getattr(error, "ctx", None), "obj", None)  # all processes were given the same command
-        fail(_once(error.format_message()), everywhere=bool(same))
+        fail(_with_number(_once(error.format_message())), everywhere=bool(same))
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED, everywhere=True)
     code = code if isinstance(code, int) else 0

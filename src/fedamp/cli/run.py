@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
-from fedamp.cli.terminal import Bar, by_all, fail, out, show_result, warn, warning
+from fedamp.cli.terminal import Bar, by_all, interrupted, out, show_result, warn, warning
 from fedamp.config import RunConfig
-from fedamp.errors import INTERRUPTED
 from fedamp.ranks.launched import is_leader
 
 Flag = typer.Option

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedamp.config.metrics import NOT_FINITE, info
-from fedamp.errors import UserError
+from fedamp.errors import INTERRUPTED, UserError
 from fedamp.ranks.launched import SharedError, is_leader, launched
 from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
@@ -213,6 +213,16 @@ def fail(message: str, code: int = 2, everywhere: bool = False) -> NoReturn:
         if has_met():
             leave(code)
     sys.exit(code)
+
+
+def interrupted(first: Path, told: str, everywhere: bool = False) -> NoReturn:
+    """End after Ctrl-C: with what is told of a folder, or, if its `first` file is not there yet, that nothing is."""
+    began = first.exists()
+    fail(
+        f"interrupted; {told}" if began else "interrupted before the first round; the same command begins anew",
+        INTERRUPTED,
+        everywhere,
+    )
 
 
 def by_all(purpose: str, make: Callable[[], T]) -> T:
