@@ -7,7 +7,6 @@ from torch.func import vmap
 
 from fedamp import kernels, models
 from fedamp.models.flat_model import FlatModel
-from fedamp.models.side_by_side import StackedModule
 from fedamp.models.zoo import cnn_small
 from fedamp.training.stacked.gradients import Gradients
 from fedamp.training.tasks_and_metrics import CLASSIFICATION
@@ -137,7 +136,6 @@ def hooked() -> nn.Module:
     ids=lambda module: type(module).__name__,
 )
 def test_what_is_not_known_is_left_to_vmap(module):
-    assert StackedModule.of(module) is None
     assert not FlatModel(module).side_by_side
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 
 import torch
@@ -12,6 +11,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fedamp.errors import UserError
+from fedamp.models.cutting import cut
 from fedamp.models.left_behind import Untouched
 from fedamp.models.side_by_side import StackedModule
 from fedamp.models.train_modes import Modes
@@ -51,7 +51,9 @@ class FlatModel:
         self.dtype = dtypes.pop()
         self._modes = Modes(self.module)
         self._untouched = Untouched(self.module)
-        self._stacked = StackedModule.of(self.module)
+        self._shapes = {name: value.shape for name, value in self._params.items()}
+        self._buffer_shapes = {name: value.shape for name, value in self._buffers.items()}
+        self._stacked = StackedModule.of(self.module, self._shapes)
 
     @property
     def num_params(self) -> int:
@@ -107,7 +109,7 @@ class FlatModel:
         return self.named(params), self._carried(buffers)
 
     def _carried(self, buffers: Tensor) -> dict[str, Tensor]:
-        return {name: _restore(value, self._buffers[name]) for name, value in _cut(buffers, self._buffers).items()}
+        return {name: _restore(value, self._buffers[name]) for name, value in cut(buffers, self._buffer_shapes).items()}
 
     def state_dict(self, row: Rows) -> dict[str, Tensor]:
         """Return a stack of height one as a state dict for the module: constants included."""
@@ -127,7 +129,7 @@ class FlatModel:
 
     def named(self, params: Tensor) -> dict[str, Tensor]:
         """Return rows `(n, d)` as the module's named parameters, `(n, ...)`; one row `(d,)` likewise."""
-        return _cut(params, self._params)
+        return cut(params, self._shapes)
 
     def at(self, named: Mapping[str, Tensor], buffers: Tensor, x: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Do the same at named parameters: how their gradients are joined into rows, if at all, is the caller's."""
@@ -182,7 +184,7 @@ class FlatModel:
     @property
     def compiled(self) -> bool:
         """Whether `stacked` training passes run compiled."""
-        return self._stacked is not None and self._stacked.compiled is not self._stacked.module
+        return self._stacked is not None and self._stacked.compiled is not self._stacked.plain
 
     def pools_in_one(self, x: Tensor) -> bool:
         """Return whether `stacked` passes have kernels of their own for the pools of pictures like these."""
@@ -193,7 +195,7 @@ class FlatModel:
         if self._stacked is None:
             raise ValueError(f"{type(self.module).__name__} has a layer that does not take clients side by side")
         carried = self._carried(buffers)
-        output = self._stacked({**_cut(params, self._params), **carried}, x, training)
+        output = self._stacked(params, carried, x, training)
         after = [carried[name].to(buffers.dtype).reshape(len(buffers), -1) for name in self._buffers]
         return output, torch.cat(after, 1) if after else buffers
 
@@ -207,15 +209,6 @@ def _check_shaped(module: nn.Module) -> None:
             "as lazy layers have before their first call; call the module once on a sample, model(x[:2]), before it is "
             "given or returned"
         )
-
-
-def _cut(row: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a row `(d,)` cut into tensors of the shapes of `like`; n rows `(n, d)` into tensors `(n, ...)`."""
-    parts = torch.split(row, [math.prod(value.shape) for value in like.values()], dim=-1) if like else ()
-    return {
-        name: torch.unflatten(part, -1, value.shape) if value.ndim else part.squeeze(-1)
-        for (name, value), part in zip(like.items(), parts, strict=True)
-    }
 
 
 def _restore(value: Tensor, like: Tensor) -> Tensor:

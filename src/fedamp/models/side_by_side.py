@@ -16,42 +16,48 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedamp.models.client_layers import AS_THEY_ARE, FOR_CLIENTS, ClientPooledConv2d
+from fedamp.models.cutting import cut
 from fedamp.models.left_behind import Untouched
 from fedamp.models.train_modes import Modes
 
 
 class StackedModule:
-    """A module of known layers, as a function of n clients' parameters and inputs.
+    """A module of known layers, as a function of n clients' rows and inputs.
 
     A user's own module may be among the layers if its class says `side_by_side = True`: it promises that its
     `forward` does nothing but call its layers and combine what they return element by element.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = self.compiled = _for_clients(module)
+    def __init__(self, module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+        self.module, self.shapes = _for_clients(module), shapes
+        self.plain = self.compiled = _OfRows(self.module, shapes)
         self._modes = Modes(self.module)
         self._untouched = Untouched(self.module)
 
     @classmethod
-    def of(cls, module: nn.Module) -> StackedModule | None:
-        """Return the module for n clients, or None if it has a layer that is not known here."""
+    def of(cls, module: nn.Module, shapes: Mapping[str, torch.Size]) -> StackedModule | None:
+        """Return the module for n clients, or None if it has a layer that is not known here.
+
+        `shapes` are those of the values in a row, by name and in the row's order.
+        """
         kinds = FOR_CLIENTS.keys() | AS_THEY_ARE
         for part in module.modules():
             own = vars(type(part)).get("side_by_side") is True and not part._parameters and not part._buffers
             if not (own or type(part) in kinds) or not _known(part):
                 return None
-        return cls(module)
+        return cls(module, shapes)
 
     def compile(self, wanted: bool) -> None:
         """Let torch.compile make fewer and larger kernels of the training pass; some seconds for each new shape."""
-        self.compiled = self.module
+        self.compiled = self.plain
         if wanted:
             from torch import _dynamo as dynamo  # seconds that only those who compile should wait
 
             # Every shape is compiled once. torch stops at 8, for code that is compiled over and over by mistake.
             dynamo.config.recompile_limit = max(64, dynamo.config.recompile_limit)
-            self.compiled = copy.deepcopy(self.module)
-            self._modes.set_copy(self.compiled, training=True)  # it is for training passes alone
+            module = copy.deepcopy(self.module)
+            self._modes.set_copy(module, training=True)  # it is for training passes alone
+            self.compiled = _OfRows(module, self.shapes)
             self.compiled.compile(dynamic=False)
 
     def pools_in_one(self, x: Tensor) -> bool:
@@ -59,13 +65,29 @@ class StackedModule:
         pools = [part for part in self.module.modules() if isinstance(part, ClientPooledConv2d)]
         return bool(pools) and all(part.pools_in_one(x) for part in pools)
 
-    def __call__(self, values: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
-        """Return outputs `(n, B, k)` for inputs `(n, B, ...)`; buffers among the values, `(n, ...)`, move in place."""
+    def __call__(self, rows: Tensor, carried: Mapping[str, Tensor], x: Tensor, training: bool) -> Tensor:
+        """Return outputs `(n, B, k)` for rows `(n, d)` and inputs `(n, B, ...)`; buffers `(n, ...)` move in place."""
         self._modes.set(training)
         beside = x.transpose(0, 1).flatten(1, 2)
         with self._untouched.kept():
-            output: Tensor = functional_call(self.compiled if training else self.module, dict(values), (beside,))
+            output: Tensor = (self.compiled if training else self.plain)(rows, dict(carried), beside)
         return torch.unflatten(output, 1, (len(x), -1)).transpose(0, 1)
+
+
+class _OfRows(nn.Module):
+    """A module for n clients at their rows.
+
+    Rows are cut in here, so that a compiled pass writes the gradients of all layers to where they are in a row.
+    """
+
+    def __init__(self, module: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
+        super().__init__()
+        self.module, self.shapes = module, shapes
+
+    def forward(self, rows: Tensor, carried: Mapping[str, Tensor], beside: Tensor) -> Tensor:
+        """Return outputs for inputs side by side, `(B, n C, ...)`."""
+        output: Tensor = functional_call(self.module, {**cut(rows, self.shapes), **carried}, (beside,))
+        return output
 
 
 def _known(part: nn.Module) -> bool:
