@@ -222,6 +222,15 @@ def test_killed_before_its_description_was_written(tmp_path):
     assert_same_run(tmp_path / "whole", here)
 
 
+@pytest.mark.parametrize("name", ["schema.json", "inputs.json"])
+def test_somebody_elses_file_that_is_called_like_ours_stays(tmp_path, name):
+    """Only the digests are written before the description; a schema there was written by hand."""
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        fedamp.run(**QUICK, out=tmp_path)
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
 def test_the_rest_of_a_checkpoint_that_was_not_written_to_its_end_goes(tmp_path):
     left = tmp_path / ".checkpoint-0000003.safetensors.part"
     left.write_bytes(b"half")

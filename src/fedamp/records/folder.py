@@ -105,11 +105,12 @@ class RunFolder:
 
     def _check_free(self, there: Mapping[str, Any] | None, config: Mapping[str, Any]) -> None:
         """Raise if the folder holds another run, or other files."""
-        # What is written before the description may be there: a run was killed between the two.
-        known = (INPUTS, SCHEMA)
-        others = [path for path in self.path.iterdir() if not path.name.startswith(".") and path.name not in known]
-        if there is None and others:
-            raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
+        if there is None:
+            # The digests are written before the description: a run was killed between the two.
+            ours = self.inputs is not None and set(read_json(self.path / INPUTS) or ()) == set(self.inputs.to_dict())
+            others = {path.name for path in self.path.iterdir() if not path.name.startswith(".")}
+            if others - ({INPUTS} if ours else set()):
+                raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
         if there is not None and self.begun and (what := self.differences(config)):
             raise UserError(
                 f"{self.path} holds another run: {'; '.join(what)}. It goes on with what it began with alone; for a "
