@@ -172,3 +172,11 @@ def test_a_column_that_never_varied_takes_no_part_in_what_is_said_of_new_rows(tm
     ]
     _, lines = encode_file(schema, write(tmp_path / "same.csv", [kept], header[:-1]))
     assert not lines
+
+
+def test_a_date_that_never_varied_is_told_as_one(tmp_path):
+    header = ["day", "age", "ill"]
+    rows = [["2024-03-01", "50", "yes"], ["2024-03-01", "61", "no"], ["2024-03-01", "70", "no"]]
+    schema = make_schema([read_silo(write(tmp_path / "silo.csv", rows, header), "ill")])
+    _, (line,) = encode_file(schema, write(tmp_path / "new.csv", [["2024-03-02", "50"]], header[:-1]))
+    assert line.startswith("column 'day' was 2024-03-01 in all rows")

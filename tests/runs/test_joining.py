@@ -13,6 +13,7 @@ from torch import nn
 import fedamp
 from fedamp.config import RunConfig
 from fedamp.data import load_data
+from fedamp.data.silos.schema_file import write_schema
 from fedamp.errors import UserError
 from fedamp.methods import FedAvg
 from fedamp.methods.newcomer import Joining
@@ -404,3 +405,24 @@ def test_a_word_that_the_run_never_saw_counts_as_none(finished, tmp_path):
     assert any("words that the run never saw, 'X', in" in line for line in joined.warnings)
     assert joined.schema.others == ()  # the run's schema stays as it is
     assert len(joined.predict(path, client=0).labels) == 60
+
+
+def test_a_newcomer_in_whom_a_column_varies_that_never_did_is_told(tmp_path):
+    """Its model takes no notice of that column: nobody's has learned from it."""
+    for name, year in {"a": ["2024"] * 20, "b": ["2024"] * 20, "c": ["2023", "2024"] * 10}.items():
+        rows = [["age", "year", "label"], *([str(30 + i), of, "yn"[i % 3 == 0]] for i, of in enumerate(year))]
+        path = tmp_path / ("silos" if name != "c" else "") / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(",".join(row) + "\n" for row in rows))
+    usual = {"rounds": 1, "steps": 2, "model": "logistic"}
+    run = fedamp.run(data=str(tmp_path / "silos"), **usual)
+    assert "and is not in" not in " ".join(run.warnings)
+    joined = fedamp.join(run, tmp_path / "c.csv")
+    words = (
+        "column 'year' was 2024 in all rows behind the schema, and is not in 'c'; models take no notice of other "
+        "values, unless a schema is made of these rows too"
+    )
+    assert words in joined.warnings
+    write_schema(tmp_path / "schema.json", run.schema)
+    shutil.move(tmp_path / "c.csv", tmp_path / "silos")
+    assert words in fedamp.run(data=str(tmp_path / "silos"), schema=tmp_path / "schema.json", **usual).warnings

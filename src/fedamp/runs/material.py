@@ -27,7 +27,7 @@ from fedamp.data.silos.schema import Schema, apply_schema, check_agreed, make_sc
 from fedamp.data.silos.schema.missing import READING, with_kinds_of
 from fedamp.data.silos.schema_file import read_schema, schema_to_json
 from fedamp.data.silos.targets import guess_task
-from fedamp.data.silos.warnings import identifier_warnings, silo_warnings, task_warnings
+from fedamp.data.silos.warnings import constant_warnings, identifier_warnings, silo_warnings, task_warnings
 from fedamp.errors import UserError
 from fedamp.records.facts import Facts
 from fedamp.runs.newcomers.newcomer import SETTING, kept_out
@@ -233,7 +233,8 @@ def silo_material(config: RunConfig, silos: Sequence[RawSilo], schema: Schema, n
     clients = clients.hold_out(config.held_out, config.seed, "test", names)
     facts = Facts(names=names, note="; ".join(schema_notes(schema, silos)))
     num_outputs, task = outputs_of(schema)
-    return Material(clients, num_outputs, task, facts, schema, tuple(_uneven(clients, silos, config.held_out)))
+    warnings = (*constant_warnings(silos, schema), *_uneven(clients, silos, config.held_out))
+    return Material(clients, num_outputs, task, facts, schema, warnings)
 
 
 def _uneven(clients: Clients, silos: Sequence[RawSilo], share: float) -> list[str]:

@@ -21,6 +21,7 @@ from fedamp.data.silos.files.decimals import comma_number
 from fedamp.data.silos.one_line import brief, differing_names, listed
 from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.data.silos.schema import Schema, apply_schema, open_to_newcomers
+from fedamp.data.silos.schema.notes import constant, not_constant
 from fedamp.errors import UserError
 
 Cells = Sequence[Any] | Array
@@ -83,7 +84,7 @@ def encode_columns(
     ordered = [numbers[column] for column in schema.columns or () if column in numbers]
     x = np.stack(ordered, axis=1) if ordered else np.empty((rows, 0))
     lines = [line for column, cells in words.items() for line in _unknown(column, cells, schema.categories[column])]
-    lines += [line for column, one in schema.constants.items() for line in _varied(column, numbers[column], one)]
+    lines += [line for column in schema.constants for line in _varied(schema, column, numbers[column])]
     return encode(schema, x, words, name), lines
 
 
@@ -196,14 +197,14 @@ def _unknown(column: str, cells: Array, known: Collection[str]) -> list[str]:
     ]
 
 
-def _varied(column: str, numbers: Floats, one: float) -> list[str]:
+def _varied(schema: Schema, column: str, numbers: Floats) -> list[str]:
     """Return a warning if a column that was the same in all rows of training is not any more."""
-    other = ~np.isnan(numbers) & ~np.isclose(numbers, one, rtol=1e-6, atol=0)
+    other = not_constant(schema, column, numbers)
     if not other.any():
         return []
     return [
-        f"column {column!r} was {one:g} in all rows that the model learned from, and is not in {other.sum()} of "
-        f"{len(numbers)} rows; the model knows nothing of other values, and takes no notice of them"
+        f"column {column!r} was {constant(schema, column)} in all rows that the model learned from, and is not in "
+        f"{other.sum()} of {len(numbers)} rows; the model knows nothing of other values, and takes no notice of them"
     ]
 
 

@@ -16,7 +16,7 @@ from fedamp.data.silos.identifiers import silo_suspects
 from fedamp.data.silos.one_line import brief, listed
 from fedamp.data.silos.raw import Array, RawSilo, word_counts
 from fedamp.data.silos.schema import Schema
-from fedamp.data.silos.schema.notes import filling
+from fedamp.data.silos.schema.notes import constant, filling, not_constant
 from fedamp.data.silos.targets import MANY, guess_task, has_fractions, labels_of
 
 FEW = 10  # this many classes may be amounts after all, if most of them occur in only one row
@@ -126,6 +126,24 @@ def empty_warnings(silos: Sequence[RawSilo], schema: Schema) -> list[str]:
         f"column {column!r} has no cell in {listed(places, 3)}: all of its rows are filled with "
         f"{filling(schema, column)}; look at the file"
         for column, places in empty.items()
+        if places
+    ]
+
+
+def constant_warnings(silos: Sequence[RawSilo], schema: Schema) -> list[str]:
+    """Return where a column varies that is the same in all rows behind the schema: its input is 0 all the same."""
+    other = {
+        column: [
+            silo.name
+            for silo in silos
+            if column in silo.numeric and not_constant(schema, column, silo.x[:, silo.numeric.index(column)]).any()
+        ]
+        for column in schema.constants
+    }
+    return [
+        f"column {column!r} was {constant(schema, column)} in all rows behind the schema, and is not in "
+        f"{listed(places, 3)}; models take no notice of other values, unless a schema is made of these rows too"
+        for column, places in other.items()
         if places
     ]
 

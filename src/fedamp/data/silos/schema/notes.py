@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedamp.data.silos.one_line import as_date, brief, listed
-from fedamp.data.silos.raw import RawSilo
+from fedamp.data.silos.raw import Array, RawSilo
 from fedamp.data.silos.schema.definition import Schema
 from fedamp.data.silos.targets import MANY, labels_of
 
@@ -56,3 +59,14 @@ def filling(schema: Schema, column: str) -> str:
     if isinstance(value, str):
         return brief(value)
     return as_date(value) if column in schema.dates else f"{value:.4g}"
+
+
+def constant(schema: Schema, column: str) -> str:
+    """Return in words what a column is that is the same in all rows."""
+    value = schema.constants[column]
+    return as_date(value) if column in schema.dates else f"{value:g}"
+
+
+def not_constant(schema: Schema, column: str, numbers: Array) -> NDArray[np.bool_]:
+    """Return which numbers (N,) are not what such a column is in the schema's rows; a missing one may be."""
+    return ~np.isnan(numbers) & ~np.isclose(numbers, schema.constants[column], rtol=1e-6, atol=0)
