@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 import fedamp
@@ -21,6 +22,7 @@ from fedamp.records import checkpoints
 from fedamp.records.checkpoints import Checkpoint, Pace, load_checkpoint, save_checkpoint
 from fedamp.records.folder import RunFolder
 from fedamp.records.reading import INPUTS, read_run
+from fedamp.records.tensor_file import write_tensors
 from fedamp.runs.loop import play
 from fedamp.runs.setup import assemble
 from helpers import SOME_AT_ONCE, Federation, assert_states_equal, mlp
@@ -206,6 +208,27 @@ def _touched(folder: Path) -> int:
         return max((path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]), default=0)
     except FileNotFoundError:
         return 0
+
+
+def test_best_models_of_an_earlier_versions_checkpoint_are_scored_again(tmp_path):
+    """It had the mean over the clients in place of the score on all held-out samples: the two do not compare."""
+    settings = {"method": "fedamp", "validation": 0.3, **QUICK}
+
+    def stop(line):
+        if line["round"] == 2:
+            raise StopHere
+
+    fedamp.run(out=tmp_path / "whole", **settings)
+    with pytest.raises(StopHere):
+        fedamp.run(out=tmp_path / "broken", observer=stop, **settings)
+    path = tmp_path / "broken" / "checkpoint-0000002.safetensors"
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["fedamp"])
+    assert header["best"].keys() == {"own", "received", "between", "chosen", "at home"}
+    header["best"] = {entry: [k, 0.99] for entry, (k, *_) in header["best"].items()}
+    write_tensors(path, load_file(path), {"fedamp": json.dumps(header)})
+    fedamp.run(out=tmp_path / "broken", **settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
 def test_killed_before_its_description_was_written(tmp_path):

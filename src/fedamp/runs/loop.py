@@ -24,7 +24,7 @@ from fedamp.runs.journal import Journal, round_line, unplayed_line
 from fedamp.runs.newcomers.newcomer import ROUNDS, arriving, as_newcomer
 from fedamp.runs.result import Result
 from fedamp.runs.round import Round, play_round
-from fedamp.runs.scoring import held_out, scores
+from fedamp.runs.scoring import held_out, scored_again, scores
 from fedamp.runs.setup import Setup
 from fedamp.runs.simulated_faults import draw_present
 from fedamp.runs.spending import Spent
@@ -74,7 +74,8 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
             first = journal.add(unplayed_line(0, scores(setup, at.models(setup), torch.arange(len(setup.clients)))))
             shard.from_leader("the first models", partial(observer, first))
         spent = Spent.until(journal.lines, setup.facts, len(setup.clients))
-        at = replace(at, held_out=held_out(config, setup, journal.lines), spent=spent)
+        best = scored_again(config, setup, at.best)
+        at = replace(at, best=best, held_out=held_out(config, setup, journal.lines), spent=spent)
         try:
             while going_on and at.k < config.rounds:
                 clock, k = time.perf_counter(), at.k + 1

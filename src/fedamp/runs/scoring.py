@@ -95,6 +95,17 @@ def better(
     return found
 
 
+def scored_again(config: RunConfig, setup: Setup, best: Mapping[str, Snapshot]) -> dict[str, Snapshot]:
+    """Return saved best models, scored as `better` does; an earlier version scored otherwise, and knew no loss."""
+    found = dict(best)
+    for entry, one in best.items():
+        if math.isinf(one.loss) and entry not in (AT_HOME, CHOSEN):
+            del found[entry]
+            k = one.round + 1 if entry == "received" else one.round
+            found = better(config, setup, found, {entry: one.models}, k)
+    return found
+
+
 def _rank(one: Snapshot) -> tuple[float, float]:
     return told_apart(one.score), -told_apart(one.loss)
 
