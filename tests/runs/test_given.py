@@ -374,6 +374,10 @@ BAD = {
         {"clients": {"a": (X, np.array(["yes", 1] * (ROWS // 2), object))}},
         "the targets of a have words and numbers: row 0 is 'yes' and row 1 is 1; expected words in all rows",
     ),
+    "words and numbers in a list": (
+        {"clients": {"a": (X, ["yes", 1] * (ROWS // 2))}},
+        "the targets of a have words and numbers: row 0 is 'yes' and row 1 is 1; expected words in all rows",
+    ),
     "words and fractions": ({"clients": [(X, ["yes"] * ROWS), (X, X[:, 0])]}, "client 1.*but other clients have words"),
     "amounts in words": (
         {"clients": [(X, np.where(Y, "a", "b"))], "task": "regression"},

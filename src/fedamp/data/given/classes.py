@@ -65,6 +65,8 @@ def _words(y: Any) -> Any | None:
         return None
     try:
         array = np.asanyarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        if array.dtype.kind == "U" and isinstance(y, list | tuple):  # numpy makes words of the numbers among them
+            array = np.array(y, dtype=object)
     except (TypeError, ValueError, RuntimeError):  # what is wrong with it is said where numbers are made of it
         return None
     if array.ndim == 2 and array.shape[1] == 1:
