@@ -93,6 +93,17 @@ def test_the_mean_over_clients_and_that_over_samples_are_both_told_where_they_di
     )
 
 
+def test_who_is_poisoned_is_in_none_of_the_numbers():
+    honest, poisoned = [[0] * 4, [1, 0, 0]], [[1] * 40]
+    both = found(honest + poisoned, [*honest, [0] * 40], [True, True, False])
+    assert both.headline() == found(honest, honest).headline()
+    again = BesideAlone.of(both.to_dict())
+    assert again == both
+    assert BesideAlone.of({**both.to_dict(), "uncounted": []}).headline() != both.headline()
+    earlier = {name: value for name, value in both.to_dict().items() if name != "uncounted"}
+    assert BesideAlone.of(earlier).uncounted == ()
+
+
 def test_an_error_that_is_usually_larger_is_not_worse_if_its_mean_is_not():
     """Regression: alone is nearer on most samples, but its root mean squared error is larger."""
     assert found([[0.2] * 20], [[0.1] * 19 + [100.0]], metric="rmse").worse_off == ()

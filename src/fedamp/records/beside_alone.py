@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from fedamp.config.metrics import RANKS, SIGN, info
 from fedamp.records.client_names import client_name
 from fedamp.records.summaries import higher_is_better
 from fedamp.records.take_home import pooled
+
+T = TypeVar("T")
 
 FLIPS, AT_ONCE = 4095, 256
 """How often signs are drawn, and how many draws are held in memory at once."""
@@ -55,54 +57,59 @@ class BesideAlone:
     samples: list[int] | None = None  # of each client, held out for validation
     p: list[float] | None = None  # adjusted: how likely alone is better so often if the two are equally good
     worse_off: tuple[int, ...] = ()  # clients for whom that is at most LEVEL
+    uncounted: tuple[int, ...] = ()  # the poisoned: in no mean, and never worse off
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BesideAlone:
         """Return what `to_dict` gave."""
         home, alone = Models(**values["home"]), Models(**values["alone"])
         rest = {"samples": values["samples"], "p": values["p"], "worse_off": tuple(values["worse_off"])}
-        return cls(values["metric"], home, alone, **rest)
+        return cls(values["metric"], home, alone, **rest, uncounted=tuple(values.get("uncounted", ())))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as in `result.json`."""
-        return {**asdict(self), "worse_off": list(self.worse_off)}
+        return {**asdict(self), "worse_off": list(self.worse_off), "uncounted": list(self.uncounted)}
 
     def headline(self, names: Sequence[str] | None = None) -> str:
         """Return the finding in one line."""
         if self.samples is None:
             return "nothing is held out, so nobody is warned who is worse off; give --validation, say 0.2"
+        samples = self._counted(self.samples)
         if self.worse_off:
             who = ", ".join(client_name(i, names) for i in self.worse_off)
             verb = "is" if len(self.worse_off) == 1 else "are"
-            return f"{len(self.worse_off)} of {len(self.samples)} clients {verb} worse off by more than chance: {who}"
-        gains = _gains(self.home.validation or [], self.alone.validation or [], self.metric)
+            return f"{len(self.worse_off)} of {len(samples)} clients {verb} worse off by more than chance: {who}"
+        gains = _gains(self._counted(self.home.validation), self._counted(self.alone.validation), self.metric)
         lower, higher = sum(gain < 0 for gain in gains), sum(gain > 0 for gain in gains)
-        needed = enough(len(self.samples))
-        few = "" if min(self.samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
+        needed = enough(len(samples))
+        few = "" if min(samples) >= needed else f"; with fewer than {needed}, one client alone can't stand out"
         if info(self.metric).paired != SIGN:
             few = "; few samples of a class say little"
         return (
-            f"{self._on_average()}; no single client can be shown to be worse off "
+            f"{self._on_average(samples)}; no single client can be shown to be worse off "
             f"(better: {higher}, worse: {lower}{few})"
         )
 
-    def _on_average(self) -> str:
+    def _counted(self, values: Sequence[T] | None) -> list[T]:
+        """Return what a list has of the clients that count."""
+        return [value for i, value in enumerate(values or []) if i not in self.uncounted]
+
+    def _on_average(self, samples: Sequence[int]) -> str:
         """Return both means of held-out scores in words: over clients, however few samples one has, and over samples.
 
         The second is left out where it is the first, and for metrics whose score of all samples together does not
         follow from the clients' own.
         """
-        assert self.samples is not None, "nothing is held out"
-        both = [models.validation or [] for models in (self.home, self.alone)]
+        both = [self._counted(models.validation) for models in (self.home, self.alone)]
         home, alone = (_mean_text(scores, self.metric) for scores in both)
-        least, most = min(self.samples), max(self.samples)
+        least, most = min(samples), max(samples)
         on = f"{least}" if least == most else f"{least} to {most}"
         count = sum(pair != (None, None) for pair in zip(*both, strict=True))
         clients = "1 client's score" if count == 1 else f"mean over {count} clients of scores"
         text = f"{home}, alone {alone} ({clients} on held-out samples, {on} each)"
         if least == most or not info(self.metric).pools:
             return text
-        home, alone = (_pooled_text(scores, self.samples, self.metric) for scores in both)
+        home, alone = (_pooled_text(scores, samples, self.metric) for scores in both)
         return f"{text}; all held-out samples together {home}, alone {alone}"
 
     def warnings(self, method: str, reasons: Sequence[str], names: Sequence[str] | None = None) -> list[str]:
@@ -126,13 +133,14 @@ def beside_alone(
     metric: str, home: Models, alone: Models, errors: tuple[Errors, Errors], counted: Sequence[bool]
 ) -> BesideAlone:
     """Return what the errors of both on the same held-out samples say; who is not `counted` is never worse off."""
+    uncounted = tuple(i for i, mine in enumerate(counted) if not mine)
     scores = zip(home.validation or [], alone.validation or [], strict=True)
     if info(metric).paired != SIGN:  # who has a score by neither has samples that do not define one
         counted = [mine and pair != (None, None) for mine, pair in zip(counted, scores, strict=True)]
     p = adjusted([paired_p(metric, *both, i) for i, both in enumerate(zip(*errors, strict=True))], counted)
     gains = _gains(home.validation or [], alone.validation or [], metric)
     worse = tuple(i for i, each in enumerate(p) if each <= LEVEL and gains[i] < 0)
-    return BesideAlone(metric, home, alone, [len(each) for each in errors[0]], p, worse)
+    return BesideAlone(metric, home, alone, [len(each) for each in errors[0]], p, worse, uncounted)
 
 
 def _mean_text(scores: Sequence[float | None], metric: str) -> str:
