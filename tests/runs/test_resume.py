@@ -315,6 +315,14 @@ def test_what_came_from_python_is_continued_there(fedamp_command, what):
     assert err == f"fedamp: {what} came from Python; continue there, with the same fedamp.run(..., out='here')\n"
 
 
+@pytest.mark.parametrize("what", HANDED_OVER)
+def test_a_finished_run_of_what_came_from_python_is_shown(fedamp_command, what):
+    fedamp.run(**HANDED_OVER[what](), rounds=1, steps=2, out="here")
+    code, out, err = fedamp_command("resume", "here", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["finished"]
+
+
 def test_a_finished_run_of_data_from_python_is_shown(fedamp_command):
     data = [(torch.randn(20, 3), torch.arange(20) % 2)] * 2
     fedamp.run(clients=data, rounds=1, steps=2, out="run")

@@ -32,15 +32,18 @@ def resume_command(
         return play_comparison(runs, folder, data_dir, None, renderer("text"), track=track)
     run = from_leader("the record", lambda: read_run(folder))
     config = RunConfig.of(run.config)
-    if config.setting.name in ("federation", GIVEN) and run.finished and run.result is not None:
-        # Its data are not in one place, or were in Python's memory, so there is nothing to compare with.
+    if (config.setting.name == "federation" or _from_python(config)) and run.finished and run.result is not None:
+        # Not all that it was made from is here, so there is nothing to compare with.
         return show_result(run.result, folder, as_json)
     _check_from_words(config, folder, "run")
     return run_one(config, folder, as_json, data_dir, track)
 
 
-def _check_from_words(config: RunConfig, folder: Path, call: str) -> None:
-    """Raise if data, model or method were given from Python: their names here are not what they are made from."""
+def _from_python(config: RunConfig) -> str:
+    """Return which of data, model and method were given from Python: their names here are not what they are made from.
+
+    Empty if none were.
+    """
     from fedamp.methods import METHODS
     from fedamp.runs.trained_model import built_by_name
 
@@ -49,8 +52,12 @@ def _check_from_words(config: RunConfig, folder: Path, call: str) -> None:
         f"model ({config.model.name})": not built_by_name(config),
         f"method ({config.method.name})": config.method.name not in METHODS,
     }
-    what = " and ".join(name for name, from_python in given.items() if from_python)
-    if what:
+    return " and ".join(name for name, from_python in given.items() if from_python)
+
+
+def _check_from_words(config: RunConfig, folder: Path, call: str) -> None:
+    """Raise if something was given from Python."""
+    if what := _from_python(config):
         raise UserError(
             f"the {what} of {folder} came from Python; continue there, with the same "
             f"fedamp.{call}(..., out={str(folder)!r})"
