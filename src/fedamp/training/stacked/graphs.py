@@ -39,15 +39,17 @@ class Graphs:
     def settled(self, name: str, rows: Tensor, which: Tensor) -> Tensor:
         """Return some of the rows in memory that stays: steps change them where recordings read them.
 
-        There is one such place for each name and shape; what was there before is overwritten. On a CPU they are a copy.
+        There is one such place for each name and width; what was there before is overwritten. On a CPU they are a copy.
         """
         if not rows.is_cuda:
             return rows[which]
-        shape = len(which), *rows.shape[1:]
-        key = name, shape, rows.dtype, rows.device
+        key = name, *rows.shape[1:], rows.dtype, rows.device
+        if key in self._settled and len(self._settled[key]) < len(which):
+            self.clear()  # of recordings too: they keep the smaller place, and read there
         if key not in self._settled:
-            self._settled[key] = rows.new_empty(shape)
-        return torch.index_select(rows, 0, which, out=self._settled[key])
+            self._settled[key] = rows.new_empty((len(which), *rows.shape[1:]))
+        # Fewer rows lie in the front of it: with absent clients each round may have another number of them.
+        return torch.index_select(rows, 0, which, out=self._settled[key][: len(which)])
 
     def __call__(self, function: Function, call: int, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return function(*inputs)."""
