@@ -220,6 +220,24 @@ def test_a_schema_that_is_gone_is_no_run_without_one(version, tmp_path):
             use()
 
 
+@pytest.mark.parametrize("version", ["this one", "an earlier one"])
+def test_pictures_with_a_label_of_another_name_have_no_schema(version, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"image": datasets.Array2D((4, 4), "float32"), "digit": datasets.Value("int64")})
+    y = [0, 1] * 10
+    pictures = datasets.Dataset.from_dict({"image": [np.full((4, 4), each) for each in y], "digit": y}, features)
+    settings = {"clients": [pictures] * 2, "label": "digit", "model": "logistic", "rounds": 1, "steps": 1}
+    result = fedamp.run(**settings, out=tmp_path / "run")
+    if version == "an earlier one":
+        path = tmp_path / "run" / "result.json"
+        told = json.loads(path.read_text())
+        assert told["facts"].pop("encoded") is False
+        path.write_text(json.dumps(told))
+    again = fedamp.load(tmp_path / "run")
+    assert again.schema is None
+    assert torch.equal(again.models["own"].params, result.models["own"].params)
+
+
 @pytest.mark.parametrize(
     "command",
     [["predict", "run", "new.npz", "--client", "0"], ["export", "run", "--all"], ["join", "run", "--data", "new.npz"]],

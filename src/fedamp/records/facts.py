@@ -33,7 +33,8 @@ class Facts:
     input_shape: list[int] | None = None  # of one sample
     num_outputs: int | None = None
     labels: list[str] | None = None  # of samples from Python whose targets are words: class c is labels[c]
-    encoded: bool | None = None  # by a schema, which is in the run's folder; an earlier version did not say
+    # By a schema, which is in the run's folder. None: nobody named a label, or it was an earlier version.
+    encoded: bool | None = None
     shift: list[float] | None = None  # a model sees (x - shift) / scale: one number, or one per channel or column
     scale: list[float] | None = None
     parameters: int | None = None  # of one client's model

@@ -310,7 +310,7 @@ def _facts(
         groups=None if clients.groups is None else list(clients.groups),
         input_shape=list(clients.x.shape[1:]),
         num_outputs=material.num_outputs,
-        encoded=None if material.schema is None else True,
+        encoded=None if config.label is None and material.schema is None else material.schema is not None,
         shift=None if clients.shift is None else clients.shift.flatten().tolist(),
         scale=None if clients.scale is None else clients.scale.flatten().tolist(),
         parameters=trainer.model.num_params,

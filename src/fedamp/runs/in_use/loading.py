@@ -55,7 +55,10 @@ def recorded_schema(record: RunRecord, config: RunConfig) -> Schema | None:
     path = record.path / SCHEMA
     if path.exists():
         return read_schema(path)
-    if record.facts.encoded or config.label is not None:
+    facts = record.facts
+    # A label may also be that of arrays in tables, which are not encoded; a table's row is always a vector.
+    table = config.label is not None and len(facts.input_shape or ()) < 2
+    if facts.encoded or (facts.encoded is None and table):
         raise UserError(
             f"{path} is missing: the folder is damaged. By it rows were encoded and scaled for the model, and without "
             "it none can be; take the folder from a backup, or run it again"
