@@ -102,7 +102,7 @@ def run_one(
         if not as_json:
             out.print(f"This run is already finished: {record.path}", soft_wrap=True)
         return show_result(done, record.path, as_json)
-    setup = assemble(config, material)
+    setup = by_all("the run", lambda: assemble(config, material))
     told = () if as_json else setup.warnings  # before the rounds: they may take hours
     for each in told:
         warn(each)

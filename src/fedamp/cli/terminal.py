@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedamp.config.metrics import NOT_FINITE, info
 from fedamp.errors import INTERRUPTED, UserError
-from fedamp.ranks.launched import SharedError, is_leader, launched
+from fedamp.ranks.launched import is_leader, launched
 from fedamp.records.facts import Facts
 from fedamp.records.helping import helping, in_a_sentence
 from fedamp.records.reading import LINES, read_lines
@@ -229,24 +229,9 @@ def by_all(purpose: str, make: Callable[[], T]) -> T:
     """Return what this process makes for itself, as the others do; a mistake that all of them find is told once."""
     if launched() is None:
         return make()
-    from fedamp.ranks.team import team  # which loads torch: not for a mistake of one process
+    from fedamp.ranks import team  # which loads torch: not for a mistake of one process
 
-    us = team()
-    assert us is not None
-    made, mistake = None, None
-    try:
-        made = make()
-    except UserError as problem:
-        mistake = problem
-    found = us.exchange(purpose, None if mistake is None else str(mistake))
-    if mistake is not None:
-        raise SharedError(str(mistake)) if len(set(found)) == 1 else mistake
-    who = [str(rank) for rank, words in enumerate(found) if words is not None]
-    if who:
-        raise SharedError(
-            f"process {', '.join(who)} of this run has found a mistake in {purpose}; its own line says why"
-        )
-    return made  # type: ignore[return-value]
+    return team.by_all(purpose, make)
 
 
 def say(text: str) -> None:

@@ -303,3 +303,24 @@ def from_leader(purpose: str, make: Callable[[], T]) -> T:
     """Return what the leading process makes, in all of them; alone, what this one makes."""
     us = team()
     return make() if us is None else us.from_leader(purpose, make)
+
+
+def by_all(purpose: str, make: Callable[[], T]) -> T:
+    """Return what this process makes for itself, as the others do; a mistake that all of them find is a shared one."""
+    us = team()
+    if us is None:
+        return make()
+    made, mistake = None, None
+    try:
+        made = make()
+    except UserError as problem:
+        mistake = problem
+    found = us.exchange(purpose, None if mistake is None else str(mistake))
+    if mistake is not None:
+        raise SharedError(str(mistake)) if len(set(found)) == 1 else mistake
+    who = [str(rank) for rank, words in enumerate(found) if words is not None]
+    if who:
+        raise SharedError(
+            f"process {', '.join(who)} of this run has found a mistake in {purpose}; its own line says why"
+        )
+    return made  # type: ignore[return-value]

@@ -196,6 +196,9 @@ def test_a_mistake_that_one_process_sees_at_once_ends_all(wrong, tmp_path):
         (["run", "--clinets", "5"], "--clinets"),
         (["run", "--clients", "0"], "clients is 0"),
         (["run", "--data", "not-there.csv"], "not-there.csv"),
+        (["run", "--method", "fedamp", "--set", "method.sigma=-1"], "sigma is -1"),  # when the run is put together
+        (["compare", "--methods", "fedavg", "--clients", "2", "--out", "them"], "2 clients are too few"),
+        (["compare", "--methods", "fedamp", "--set", "method.sigma=-1", "--out", "them"], "sigma is -1"),
         (["compare", "--methods", "fedampp"], "fedampp"),
     ],
 )

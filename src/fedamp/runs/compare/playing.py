@@ -14,7 +14,7 @@ from fedamp.config import Named, RunConfig
 from fedamp.errors import UserError
 from fedamp.files import read_json
 from fedamp.ranks.launched import is_leader
-from fedamp.ranks.team import from_leader, team
+from fedamp.ranks.team import by_all, from_leader, team
 from fedamp.records.folder import RunFolder
 from fedamp.records.inputs import CHANGED, Inputs
 from fedamp.records.reading import INPUTS
@@ -52,10 +52,10 @@ def play_all(
         asked = json.dumps([[run.name, run.config.to_dict()] for run in runs], sort_keys=True)
         us.agree("the comparison", hashlib.sha256(asked.encode()).hexdigest(), "give all of them the same command")
     whole = from_leader("the plan", lambda: whole_plan(runs, folder))
-    targets = _targets(runs, folder, given)
+    targets = by_all("the data", lambda: _targets(runs, folder, given))
     from_leader("what is in the folder", lambda: _check_inputs(runs, targets, whole, folder))
     done = from_leader("what is finished", lambda: {run.name for run in runs if _finished(run, targets)})
-    check_possible([run for run in runs if run.name not in done], given)
+    by_all("the runs", lambda: check_possible([run for run in runs if run.name not in done], given))
     from_leader("writing the plan", lambda: write_plan(whole, folder))
     announce(effort(runs, len(done)))
     # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
