@@ -547,8 +547,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/compare/playing.py",
-        "    check_possible([run for run in runs if run.name not in done], given)\n",
-        "",
+        "lambda: check_possible([run for run in runs if run.name not in done], given)",
+        "lambda: None",
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
     ),
     # export
@@ -1536,6 +1536,18 @@ MUTANTS = (
         "[1] * self.team.size).sum(0)",
         "[1] * self.team.size)[0]",
         "tests/ranks/test_blocks.py -k products",
+    ),
+    Mutant(
+        "ranks/team.py",
+        "raise SharedError(str(mistake)) if len(set(found)) == 1 else mistake",
+        "raise mistake",
+        "tests/runs/distributed/test_ends.py -k told_once",
+    ),
+    Mutant(
+        "training/stacked/graphs.py",
+        "if key in self._settled and len(self._settled[key]) < len(which):",
+        "if key in self._settled and len(self._settled[key]) != len(which):",
+        "tests/training/stacked/test_settled.py",
     ),
     Mutant(
         "ranks/team.py",
