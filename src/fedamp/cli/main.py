@@ -2,6 +2,8 @@
 
 import re
 import sys
+from contextlib import suppress
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -61,15 +63,22 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
+    # Before flags and data are looked at: whoever finds a mistake there ends, and the others notice.
+    _same_for_all()
     command = context.invoked_subcommand
     if command not in TOGETHER:
         one_process(f"fedamp {command}", ", ".join(TOGETHER))
-    if launched() is not None:
-        from fedamp.ranks.team import team  # which loads torch: not for one process's `fedamp --help`
 
-        # Before flags and data are looked at: whoever finds a mistake there ends, and the others notice.
-        us = team()
-        context.obj = us is not None and len(set(map(tuple, us.exchange("the command line", sys.argv[1:])))) == 1
+
+@cache
+def _same_for_all() -> bool:
+    """Return whether this is one of several processes, which meet here, and all were given the same command."""
+    if launched() is None:
+        return False
+    from fedamp.ranks.team import team  # which loads torch: not for one process's `fedamp --help`
+
+    us = team()
+    return us is not None and len(set(map(tuple, us.exchange("the command line", sys.argv[1:])))) == 1
 
 
 def _once(message: str) -> str:
@@ -97,8 +106,10 @@ def main() -> None:
             raise
         if not error.format_message():  # help was asked for, and shown
             sys.exit(2)
-        same = getattr(getattr(error, "ctx", None), "obj", None)  # all processes were given the same command
-        fail(_with_number(_once(error.format_message())), everywhere=bool(same))
+        same = False
+        with suppress(UserError):  # the others may be gone
+            same = _same_for_all()  # an unknown command is noticed before they have met: so it is told once, too
+        fail(_with_number(_once(error.format_message())), everywhere=same)
     if code == INTERRUPTED:
         fail("interrupted", INTERRUPTED, everywhere=True)
     code = code if isinstance(code, int) else 0

@@ -190,10 +190,21 @@ def test_a_mistake_that_one_process_sees_at_once_ends_all(wrong, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("words", [["rnu"], ["--quick", "run"], ["predict", "run"]])
+def test_a_mistaken_command_of_one_process_ends_all(words, tmp_path):
+    """They have not met when it is noticed."""
+    meant = ["-m", "fedamp", "run", "--rounds", "2", "--out", "run"]
+    done = ended(start(2, [], tmp_path, each=[meant, ["-m", "fedamp", *words]]), timeout=60)
+    assert [code for code, _, _ in done] == [2, 2]
+    assert "another process of this run has ended" in last_words(done[0][2])[0]
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["run", "--clinets", "5"], "--clinets"),
+        (["rnu"], "No such command 'rnu'"),
         (["run", "--clients", "0"], "clients is 0"),
         (["run", "--data", "not-there.csv"], "not-there.csv"),
         (["run", "--method", "fedamp", "--set", "method.sigma=-1"], "sigma is -1"),  # when the run is put together
