@@ -215,6 +215,13 @@ def test_data_sets_hold_the_same_samples(kind):
     assert_same(result, expected())
 
 
+def test_arrays_with_a_label_need_no_schema(tmp_path):
+    result = fedamp.run(clients=[arrays()] * 2, label="label", out=tmp_path, **QUICK)
+    again = fedamp.load(tmp_path)
+    assert again.predict(X, 0).probabilities.tolist() == result.predict(X, 0).probabilities.tolist()
+    assert fedamp.join(tmp_path, (X, Y)).finished
+
+
 def test_a_data_set_to_train_on_and_one_to_test_on():
     result = fedamp.run(clients=[(tensors(), tensors())] * 2, **QUICK)
     assert_same(result, fedamp.run(clients=[(X, Y, X, Y)] * 2, **QUICK))

@@ -28,7 +28,7 @@ class Graphs:
 
     `call` numbers the calls of one step: each has a recording of its own, so that what one returns is valid until
     the same call of the next step. A recording reads its inputs where they were when it was made: they are copied to
-    there before each replay, unless they are `settled`.
+    there before each replay, unless they are the first ones of `settled` rows.
     """
 
     def __init__(self) -> None:
@@ -70,10 +70,12 @@ class Graphs:
         return function(*inputs)
 
     def _address(self, value: Tensor) -> int | None:
-        """Return where a value is, if that is in memory that stays."""
-        memory = value.untyped_storage().data_ptr()
-        stays = any(memory == kept.untyped_storage().data_ptr() for kept in self._settled.values())
-        return value.data_ptr() if stays and value.is_contiguous() else None
+        """Return where a value is, if it begins in memory that stays.
+
+        Rows further down are copied: clients whose minibatches are shorter come there now and then, in many places.
+        """
+        begins = any(value.data_ptr() == kept.data_ptr() for kept in self._settled.values())
+        return value.data_ptr() if begins and value.is_contiguous() else None
 
     def clear(self) -> None:
         """Forget everything, and give its memory back."""
