@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("widths", [[CUTS * 30], [CUTS * 30 + 3, 5], [CUTS - 1], [1, CUTS, CUTS * 40 + 7]])
 @pytest.mark.parametrize("num_rows", [1, 5])
 def test_they_are_those_of_one_product(widths, num_rows, monkeypatch):
-    monkeypatch.setattr(inner_products, "BLOCK", 40)
+    monkeypatch.setattr(inner_products.rows, "BLOCK", 40)
     g = torch.Generator().manual_seed(0)
     one, other = torch.randn(2, num_rows, sum(widths), generator=g, dtype=torch.float64)
     found = InnerProducts(num_rows, CPU)
@@ -31,7 +31,7 @@ def test_small_blocks_and_many_rows_are_one_product():
 
 
 def test_a_whole_block_of_few_rows_is_cut(monkeypatch):
-    monkeypatch.setattr(inner_products, "BLOCK", 40)
+    monkeypatch.setattr(inner_products.rows, "BLOCK", 40)
     rows = torch.eye(3, 6 * CUTS, dtype=torch.float64)
     found = InnerProducts(3, CPU)
     found.add(rows, rows)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedamp.rows import BLOCK
+from fedamp import rows
 
 CUTS = 8
 """Products that a block is cut into on a CPU: as many cores have something to do."""
@@ -25,7 +25,7 @@ class InnerProducts:
     def add(self, one: Tensor, other: Tensor) -> None:
         """Add the products of all rows of two blocks `(m, k)`."""
         cuts, width = len(self._sums), 0
-        if cuts > 1 and one.numel() >= BLOCK // 2:
+        if cuts > 1 and one.numel() >= rows.BLOCK // 2:
             width = one.shape[1] // cuts * cuts
             left, right = (torch.unflatten(part[:, :width], 1, (cuts, -1)).transpose(0, 1) for part in (one, other))
             self._sums.baddbmm_(left, right.transpose(1, 2))
