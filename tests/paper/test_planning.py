@@ -1,6 +1,8 @@
 """What is left to run, in which order, and how long it takes."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,10 +27,23 @@ def test_sample_passes_by_hand(empty):
     assert estimates.passes(cell("table1-fmnist", "fedavg-seed0").config) == 50 * 500 * 10
 
 
-def test_what_was_never_run_has_the_documented_speed(empty):
-    assert Measured().estimate(cell("table3-cifar100", "fedavg-seed0")) == pytest.approx(30 * 400_000 / 51_000)
+@pytest.fixture
+def speed(monkeypatch):
+    monkeypatch.setattr(estimates, "SPEED", {"cnn": 500_000.0, "resnet18": 50_000.0})
+
+
+def test_what_was_never_run_has_the_speed_of_its_model(empty, speed):
+    assert Measured().estimate(cell("table3-cifar100", "fedavg-seed0")) == pytest.approx(30 * 400_000 / 50_000)
     awaited = cell("table3-cifar100", f"apfl-mixture-{experiments.TO_COME}-seed0")
-    assert Measured().estimate(awaited) == pytest.approx(2 * 30 * 400_000 / 51_000)
+    assert Measured().estimate(awaited) == pytest.approx(2 * 30 * 400_000 / 50_000)
+
+
+def test_that_speed_is_the_documented_one():
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+    best = re.findall(r"^\| (CNN|ResNet18), .*\*\*(\d+) k\*\*", page, re.MULTILINE)
+    assert {model: f"{rate / 1000:g}" for model, rate in estimates.SPEED.items()} == {
+        model.lower(): rate for model, rate in best
+    }
 
 
 def test_an_estimate_is_what_the_most_similar_runs_took(empty):
@@ -82,15 +97,17 @@ def test_without_tables_runs_come_in_the_order_of_the_list(empty):
     ]
 
 
-def test_the_list_is_printed_and_nothing_is_run(empty, monkeypatch, capsys):
+def test_the_list_is_printed_and_nothing_is_run(empty, speed, monkeypatch, capsys):
     monkeypatch.setattr(run, "cells_to_run", lambda *_: pytest.fail("it ran"))
     monkeypatch.setattr(sys, "argv", ["paper.run", "--list", "sizes-cifar100"])
     run.main()
     *lines, total, by_table = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
     assert lines[0].split()[-2:] == ["sizes-cifar100", "iid-samples-200"]
-    assert total == "12 runs, 2 minutes on an NVIDIA H200; by table:"
-    assert by_table == "  sizes-cifar100: 12 runs, 2.4 minutes"
+    samples = sum(estimates.passes(each.config) * each.config.rounds for each in experiments.table("sizes-cifar100"))
+    minutes = samples / 50_000 / 60
+    assert total == f"12 runs, {minutes:.0f} minutes on an NVIDIA H200; by table:"
+    assert by_table == f"  sizes-cifar100: 12 runs, {minutes:.1f} minutes"
 
 
 def test_an_unknown_table_is_named(monkeypatch, capsys):
