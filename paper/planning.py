@@ -1,11 +1,13 @@
 """What is left to be run of the paper's tables, in the order in which it is worth running, and how long it takes.
 
 First what others wait for: sizes and tuning. Then what fills a cell of the paper's tables that has no figure yet. Then
-the other seeds and the robustness table. Of equal worth, the shortest first: GPU time comes in pieces.
+the other seeds and the robustness table. Of equal worth, the shortest first: GPU time comes in pieces. At the end of a
+piece, what is shorter than what is left of it comes before what would be cut off.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -50,10 +52,14 @@ def steps(tables: Sequence[str] = NAMES, seen: Measured | None = None) -> list[S
     return sorted(found, key=lambda step: step.order)
 
 
-def in_order(cells: Collection[Cell]) -> list[Cell]:
-    """Return cells that can be run now in the order in which they are worth running."""
-    seen = measured(NAMES)
-    return sorted(cells, key=lambda cell: Step(cell, seen.estimate(cell), False).order)
+def in_order(cells: Collection[Cell], deadline: float = float("inf")) -> list[Cell]:
+    """Return cells that can be run now in the order in which they are worth running, those that get done first.
+
+    `deadline` is a time of `time.monotonic`.
+    """
+    seen, left = measured(NAMES), deadline - time.monotonic()
+    todo = sorted((Step(cell, seen.estimate(cell), False) for cell in cells), key=lambda step: step.order)
+    return [step.cell for step in sorted(todo, key=lambda step: step.seconds > left)]
 
 
 def lines(tables: Sequence[str] = NAMES) -> Iterator[str]:

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def main() -> None:
     how = {"precision": asked.precision, "compile": asked.compile}
     runner = Runner(asked.data_dir, asked.runs, how, time.monotonic() + 60 * asked.minutes)
     failed: set[Path] = set()
-    tables, order = (asked.tables, list) if asked.tables else (planning.NAMES, planning.in_order)
+    worth = partial(planning.in_order, deadline=runner.deadline)
+    tables, order = (asked.tables, list) if asked.tables else (planning.NAMES, worth)
     for cell in cells_to_run(tables, asked.only, runner.deadline, failed, order):
         clock = time.monotonic()
         try:

@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,19 @@ def test_without_tables_runs_come_in_the_order_of_the_list(empty):
     assert [each.path for each in planning.in_order(ready)] == [
         step.cell.path for step in planning.steps() if not step.waits
     ]
+
+
+def test_what_gets_done_in_the_time_left_comes_before_what_would_be_cut_off(empty, speed, monkeypatch):
+    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    table = cell("table3-emnist", "separate-seed0")  # 69 s; tuning is worth more, since others wait for it
+    tuning = experiments.table("tune-cifar100", awaited=True)  # 38 s each, APFL's 77 s
+    short, long = tuning[:6], tuning[6:]
+    assert [each.label.partition("-")[0] for each in long] == ["apfl", "apfl"]
+    ready = [table, *long, *short]
+    assert planning.in_order(ready) == [*short, *long, table]
+    assert planning.in_order(ready, 1000.0 + 100.0) == [*short, *long, table]
+    assert planning.in_order(ready, 1000.0 + 70.0) == [*short, table, *long]
+    assert planning.in_order(ready, 1000.0 - 1.0) == [*short, *long, table]
 
 
 def test_the_list_is_printed_and_nothing_is_run(empty, speed, monkeypatch, capsys):
