@@ -2,7 +2,7 @@
 
 A measured rate has everything in it: compiling in the first round, scoring, and other processes on the same GPU, which
 most runs had beside them. So an estimate is rather too long than too short. What was never run has the speed of
-docs/performance.md.
+docs/performance.md. Trials of sizes say nothing: their five rounds went by mostly in starting, with others beside them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def measured(tables: tuple[str, ...]) -> Measured:
     seconds: dict[Key, list[float]] = {}
     shares: dict[tuple[str, int], list[float]] = {}
     for table, _, result in results.read_all():
-        if table in tables and result["device"] == DEVICE and result["own"]["curve"]:
+        counts = table in tables and not table.startswith("sizes")
+        if counts and result["device"] == DEVICE and result["own"]["curve"]:
             config = RunConfig.of(result["description"])
             rounds = len(result["own"]["curve"])
             for key in _keys(config):

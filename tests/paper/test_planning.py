@@ -76,6 +76,21 @@ def test_rates_are_read_from_results(empty):
     assert seen.estimate(done) == pytest.approx(50.0)
 
 
+def test_trials_of_sizes_say_nothing_of_speed(empty, speed):
+    """They are short and were run beside each other: runs of 30 rounds seemed to take more than twice as long."""
+    trial = experiments.table("sizes-cifar100")[0]
+    made = {
+        "description": trial.config.to_dict(),
+        "device": estimates.DEVICE,
+        "seconds": 9e9,
+        "own": {"curve": [1.0] * 5, "best": 1.0},
+    }
+    results.write(trial.path, made)
+    seen = estimates.measured(planning.NAMES)
+    assert not seen.seconds
+    assert seen.estimate(cell("table1-cifar100", "separate-seed0")) == pytest.approx(30 * 500_000 / 50_000)
+
+
 def test_what_others_wait_for_comes_first_and_then_the_shortest(empty):
     steps = planning.steps(["table1-cifar100", "sizes-cifar100", "robust-fmnist", "table3-emnist", "tune-fmnist"])
     kinds = [step.cell.table.partition("-")[0] for step in steps if not step.waits]
