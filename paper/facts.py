@@ -67,7 +67,8 @@ def _variants() -> dict[str, object]:
 def _details() -> dict[str, object]:
     """Return single numbers of single runs."""
     short = scores_of_label("ablation-emnist", "no-oracle", "received")
-    by_group = measures.gains_by_group(short, scores_of("table3-emnist", row_named("FedAMP, u")))
+    faster = scores_of_label("ablation-emnist", "base", "received")
+    by_group = measures.gains_by_group(faster, scores_of("table3-emnist", row_named("FedAMP, u")))
     within, between = measures.weights_within_and_between("table3-emnist", "fedamp-local", 10)
     windows = itertools.product((("w", "heurfedamp-sigma-10"), ("ft", "fedavg")), (51, 61))
     return {
@@ -124,7 +125,8 @@ def _auto() -> dict[str, object]:
         f"auto_before_{entry}": measures.best_of_first("auto-fmnist", "practical", entry, TUNING_ROUNDS)
         for entry in ("own", "received")
     }
-    return gains | again | before
+    brief = {"auto_brief": measures.best_of_first("auto-emnist", "practical", "received", TUNING_ROUNDS)}
+    return gains | again | before | brief
 
 
 def _choices() -> dict[str, object]:

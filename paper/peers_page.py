@@ -261,7 +261,7 @@ def block() -> str:
         tables=textwrap.fill(" ".join(names), 90, break_on_hyphens=False).replace("\n", " \\\n    "),
         time=peers.TIME,
     )
-    parts = [filled(how), f"### BMTA in all settings\n\n{overview()}", f"### What a round costs\n\n{costs()}"]
+    parts = [filled(how), f"### BMTA by setting\n\n{overview()}", f"### What a round costs\n\n{costs()}"]
     parts += [f"### {_title(name)}\n\n{details(name)}" for name in names]
     return "\n\n".join(parts)
 

@@ -2,7 +2,8 @@
 
 Every method at every epsilon gets the same effort: four learning rates on validation samples, then three seeds with
 the best. Batch size, rounds, epochs and clip are the same for all of them; noise is what the account asks for.
-Where nothing is protected, they train as they would if privacy were no matter: more epochs, in smaller minibatches.
+Where nothing is protected, they train as they would if privacy were no matter: more epochs, on the digits in smaller
+minibatches.
 Fine-tuned methods are the trajectory of the plain ones, scored at the clients' own models. FedAMP and AutoAMP hand out
 two models, w and u: which one counts is chosen with the rate, by the same validation samples.
 """

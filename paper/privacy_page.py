@@ -27,8 +27,8 @@ HOW = """\
 Figures are the mean test accuracy over the clients **after the last round**, in %, as means over seeds {seeds}: with
 noise no round may be picked afterwards, since picking looks at samples again. Each method at each epsilon tries the
 learning rates {rates} of plain SGD with clip {clip} on validation samples ({validation:.0%} of the training samples,
-seed {choice_seed}), and takes the best. *No privacy* is training as one would without it: no clip, no noise, more and
-smaller minibatches. FedAMP and AutoAMP give each client two models, w that it trained and u that the server mixed:
+seed {choice_seed}), and takes the best. *No privacy* is training as one would without it: no clip, no noise, and more
+epochs. FedAMP and AutoAMP give each client two models, w that it trained and u that the server mixed:
 which one counts is chosen with the rate."""
 
 COMMANDS = """\
