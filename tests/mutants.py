@@ -1591,6 +1591,19 @@ MUTANTS = (
         "sound",
         "tests/runs/distributed/test_same_numbers.py -k whatever",
     ),
+    # recorded passes
+    Mutant(
+        "training/stacked/graphs.py",
+        "for value in inputs), *where)",
+        "for value in inputs))",
+        "tests/training/stacked/test_recorded_in_memory.py -k fedamp",
+    ),
+    Mutant(
+        "training/stacked/graphs.py",
+        "key = name, *rows.shape[1:], rows.dtype, rows.device",
+        "key = *rows.shape[1:], rows.dtype, rows.device",
+        "tests/training/stacked/test_recorded_in_memory.py -k apfl",
+    ),
 )
 
 

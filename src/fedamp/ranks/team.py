@@ -207,6 +207,8 @@ class Team:
         def note(number: int, frame: object) -> None:
             now = time.monotonic()
             if self.interrupted and now > self.since + SAME:
+                if not self.rank:
+                    _say_at_once("interrupted within a round; the same command goes on from the last checkpoint")
                 end_at_once(INTERRUPTED)
             if not self.interrupted:
                 self.interrupted, self.since = True, now
@@ -289,6 +291,13 @@ def leave(code: int) -> NoReturn:
     """
     _part()
     end_at_once(code)
+
+
+def _say_at_once(words: str) -> None:
+    """Write a line to stderr past Python's buffers, which may be in use, below a bar that has hidden the cursor."""
+    shown = b"\x1b[?25h\r\n" if os.isatty(2) else b""
+    with contextlib.suppress(OSError):
+        os.write(2, shown + f"fedamp: {words}\n".encode())
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -2,17 +2,25 @@
 
 import json
 import os
+import pty
+import select
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 import fedamp
+from fedamp.ranks.team import SAME
 from fedamp.records.reading import LINES, read_lines, read_run
-from runs.distributed.processes import command, ended, start
+from runs.distributed.processes import command, ended, environment, free_port, start
 from runs.distributed.test_same_numbers import assert_same_numbers
 
 LONG = ["run", "--clients", "6", "--model", "mlp", "--epochs", "3", "--method", "fedavg", "--device", "cpu", "--out"]
+
+HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+"""What hides a terminal's cursor, and shows it again."""
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +85,52 @@ def test_ctrl_c_ends_all_after_one_round_and_they_go_on(tmp_path):
     run = read_run(tmp_path / "run")
     assert not run.finished
     assert run.result["facts"]["processes"] == 3
+
+
+def test_a_second_ctrl_c_ends_at_once_with_a_line_and_a_cursor(tmp_path):
+    words = ["run", "--clients", "6", "--rounds", "9", "--epochs", "20000", "--model", "mlp", "--engine", "loop"]
+    port, screen = free_port(), pty.openpty()
+    outputs = [{"stdin": screen[1], "stdout": screen[1], "stderr": screen[1]}, {"stderr": subprocess.PIPE}]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fedamp", *words, "--device", "cpu", "--out", "run"],
+            cwd=tmp_path,
+            env=environment(rank, 2, port, TERM="xterm"),
+            start_new_session=True,
+            **outputs[rank],
+        )
+        for rank in range(2)
+    ]
+    os.close(screen[1])
+    seen, deadline = b"", time.monotonic() + 120
+    try:
+        while HIDDEN not in seen and time.monotonic() < deadline:  # the bar of the first round
+            seen += read_for(screen[0], 0.1)
+        for wait in (SAME + 0.6, 5.0):
+            time.sleep(1.0)
+            os.kill(processes[0].pid, signal.SIGINT)
+            seen += read_for(screen[0], wait)
+        assert processes[0].wait(timeout=30) == 130, seen.decode()
+    finally:
+        for one in processes:
+            one.poll() is None and one.kill()
+        processes[1].communicate()
+        os.close(screen[0])
+    assert seen.count(SHOWN) == seen.count(HIDDEN) == 1
+    last = seen.decode().splitlines()[-1]
+    assert last == "fedamp: interrupted within a round; the same command goes on from the last checkpoint"
+
+
+def read_for(screen, seconds):
+    """Return what is written to a terminal in some seconds."""
+    seen, until = b"", time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if select.select([screen], [], [], left)[0]:
+            try:
+                seen += os.read(screen, 1 << 16)
+            except OSError:  # nobody writes any more
+                break
+    return seen
 
 
 def test_torchrun_itself(tmp_path):
@@ -346,6 +400,7 @@ def test_nobody_goes_on_before_the_record_is_written(tmp_path):
 from pathlib import Path
 from fedamp.errors import UserError
 from fedamp.records.folder import RunFolder
+from fedamp.ranks.team import SAME
 from fedamp.records.reading import read_run
 
 finish = RunFolder.finish

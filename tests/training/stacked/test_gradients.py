@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 from fedamp.models.flat_model import FlatModel
 from fedamp.models.zoo import cnn_small
@@ -46,6 +47,7 @@ def test_a_compiled_pass_gives_the_same_gradients_and_statistics():
     x, y = torch.randn(3, 5, 1, 8, 8), torch.randint(3, (3, 5))
     arguments = point, row.buffers.repeat(3, 1), x, y, torch.zeros((3, 2), dtype=torch.int32), 1
     found = []
+    counters.clear()
     for wanted in (False, True):
         model.compile(wanted)
         gradients = Gradients(model, CLASSIFICATION)
@@ -53,3 +55,5 @@ def test_a_compiled_pass_gives_the_same_gradients_and_statistics():
         assert not gradients.events
         assert model.compiled == wanted
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]

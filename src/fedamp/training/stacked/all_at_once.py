@@ -14,6 +14,7 @@ from fedamp.rows import Rows
 from fedamp.training.local import PLAIN, PROXIMAL, LocalTraining, part_of
 from fedamp.training.optimizers import Pull
 from fedamp.training.private.walk import PrivateWalk
+from fedamp.training.stacked import graphs
 from fedamp.training.stacked.batch_plan import StepPlan
 from fedamp.used_memory import empty_stack
 
@@ -129,7 +130,7 @@ class _Chunk:
         for i in range(run.start, run.stop):
             self.calls[of][i] += 1
         # A recorded pass writes its gradient to the same place in each step; a method may keep one.
-        return gradient.clone() if kept and gradient.is_cuda else gradient
+        return gradient.clone() if kept and graphs.recordable(gradient) else gradient
 
     def mean_losses(self) -> dict[str, Tensor]:
         """Return each client's mean loss over its steps, `(n,)`, of the entries whose gradient was taken."""

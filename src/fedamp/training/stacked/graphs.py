@@ -23,6 +23,11 @@ KEPT = 16
 """How many shapes are recorded at most; each keeps its inputs on the device."""
 
 
+def recordable(value: Tensor) -> bool:
+    """Return whether work on this tensor can be recorded: its device has graphs."""
+    return value.is_cuda
+
+
 class Graphs:
     """Calls of a function, recorded by the shapes of its inputs. On a CPU they are plain calls.
 
@@ -41,7 +46,7 @@ class Graphs:
 
         There is one such place for each name and width; what was there before is overwritten. On a CPU they are a copy.
         """
-        if not rows.is_cuda:
+        if not recordable(rows):
             return rows[which]
         key = name, *rows.shape[1:], rows.dtype, rows.device
         if key in self._settled and len(self._settled[key]) < len(which):
@@ -53,7 +58,7 @@ class Graphs:
 
     def __call__(self, function: Function, call: int, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return function(*inputs)."""
-        if not inputs[0].is_cuda:
+        if not recordable(inputs[0]):
             return function(*inputs)
         where = [self._address(value) for value in inputs]
         key = (function, call, *((value.shape, value.dtype) for value in inputs), *where)
