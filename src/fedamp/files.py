@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all, and JSON that is read with an error people understand."""
+"""Files that are written whole or not at all, folders held by one process, JSON that is read with a clear error."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,29 @@ def _sync(path: Path) -> None:
         os.fsync(place)
     finally:
         os.close(place)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[bool]:
+    """Hold a folder, and give whether nobody else did; it is let go with the process, however that ends.
+
+    The lock is on the folder itself: no file is left in it.
+    """
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        yield _locked(place)
+    finally:
+        os.close(place)
+
+
+def _locked(place: int) -> bool:
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, as some that are shared over a network: nobody can hold it
+        return True
+    return True
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

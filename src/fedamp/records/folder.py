@@ -30,7 +30,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fedamp.errors import UserError
-from fedamp.files import read_json, write_json, write_whole
+from fedamp.files import held, read_json, write_json, write_whole
 from fedamp.records.checkpoints import (
     Checkpoint,
     Kept,
@@ -70,6 +70,17 @@ class RunFolder:
     path: Path
     inputs: Inputs | None = None
     kept: Kept | None = None  # which checkpoints stay; by default the last two
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep all other processes from writing here: the rounds of two would be mixed in one record."""
+        with contextlib.ExitStack() as stack:
+            with self._clear_errors():
+                self.path.mkdir(parents=True, exist_ok=True)
+                free = stack.enter_context(held(self.path))
+            if not free:
+                raise UserError(in_use(self.path))
+            yield
 
     def begin(
         self, config: Mapping[str, Any], schema: str | None, device: torch.device, home: torch.device | None = None
@@ -197,8 +208,8 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise UserError(
-                f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room "
-                "and give the same command again to continue, or give another folder with --out"
+                f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room, "
+                "or let it be written to, and give the same command again to continue"
             ) from None
 
     def read(self) -> RunRecord:
@@ -221,6 +232,14 @@ class RunFolder:
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the rounds so far."""
         return read_lines(self.path / LINES)
+
+
+def in_use(path: Path) -> str:
+    """Return what a process is told that finds another one at work in a folder."""
+    return (
+        f"another process is playing in {path}; wait until it ends, after which the same command shows the result, or "
+        "give another folder with --out (out= in Python)"
+    )
 
 
 def _tensors(models: Mapping[str, Rows]) -> dict[str, Tensor]:

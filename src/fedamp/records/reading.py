@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -95,11 +96,22 @@ def read_run(path: Path) -> RunRecord:
     return RunRecord(
         path=path,
         config=config,
-        lines=read_lines(path / LINES),
+        lines=_in_order(read_lines(path / LINES), path / LINES),
         result=read_json(path / RESULT),
         data_digest=inputs.get("data"),
         model_digest=inputs.get("code"),
     )
+
+
+def _in_order(lines: list[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """Return the lines if each is of the round after the last one's: two processes may have written to one record."""
+    for before, line in itertools.pairwise(lines):
+        if line["round"] != before["round"] + 1:
+            raise UserError(
+                f"{path} has round {line['round']} after round {before['round']}; the folder is damaged, as it was by "
+                "two processes that wrote to it at once under earlier versions: remove it, and play the run again"
+            )
+    return lines
 
 
 CHOSEN = "chosen.json"

@@ -62,8 +62,26 @@ def play(config: RunConfig, setup: Setup, folder: RunFolder | None = None, obser
     shard = setup.shard
     if shard.team is not None:
         agree(shard.team, config, setup)
-    if folder is not None and shard.from_leader("the folder", lambda: folder.finished(config.to_dict()) is not None):
-        return read_again(config, setup, folder)
+    if folder is None:
+        return _played(config, setup, None, observer)
+    with contextlib.ExitStack() as alone:
+
+        def finished() -> bool:
+            return folder.finished(config.to_dict()) is not None
+
+        def begin() -> bool:
+            alone.enter_context(folder.alone())
+            return finished()  # by another process, while this one looked
+
+        # A finished run is only read, which takes no right to write.
+        if shard.from_leader("the folder", lambda: finished() or begin()):
+            return read_again(config, setup, folder)
+        return _played(config, setup, folder, observer)
+
+
+def _played(config: RunConfig, setup: Setup, folder: RunFolder | None, observer: Observer) -> Result:
+    """Play the rounds that are not played yet."""
+    shard = setup.shard
     setup = setup.writing_to(None if folder is None else folder.path)
     journal, saved = Journal.begin(config, setup, folder)
     setup = setup if saved is None else setup.as_before(saved.how)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,22 @@ def play_all(
     done = from_leader("what is finished", lambda: {run.name for run in runs if _finished(run, targets)})
     by_all("the runs", lambda: check_possible([run for run in runs if run.name not in done], given))
     from_leader("writing the plan", lambda: write_plan(whole, folder))
-    announce(effort(runs, len(done)))
+    with contextlib.ExitStack() as alone:
+        from_leader("the folder", lambda: alone.enter_context(RunFolder(folder).alone()))
+        announce(effort(runs, len(done)))
+        _play_in_turn(runs, folder, targets, done, given, observe, player or play)
+
+
+def _play_in_turn(
+    runs: Sequence[Planned],
+    folder: Path,
+    targets: Mapping[str, RunFolder],
+    done: Collection[str],
+    given: HandedOver,
+    observe: Observe,
+    player: Player,
+) -> None:
+    """Play those runs that are not done."""
     # What is only scored elsewhere comes after what is trained, in whatever order the methods were named.
     for number, run in enumerate(sorted(runs, key=lambda run: twin_of(run, runs) is not None)):
         target = targets[run.name]
@@ -69,7 +85,7 @@ def play_all(
                 def tell(line: Mapping[str, Any], number: int = number, run: Planned = run) -> bool | None:
                     return observe(number, run, line)
 
-                (player or play)(run.config, setup, target, tell)
+                player(run.config, setup, target, tell)
             else:
                 score = partial(score_elsewhere, folder / source.name, target.path, run.config, setup)
                 from_leader("scoring elsewhere", score)
