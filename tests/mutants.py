@@ -769,9 +769,15 @@ MUTANTS = (
     ),
     Mutant(
         "methods/attention/misfit.py",
-        '((fit["doubted"] > 0) & better_alone(answer))',
+        '((fit["doubted"] > 0) & better)',
         '(fit["doubted"] > 0)',
         "tests/methods/test_autoamp.py -k labels_are_wrong",
+    ),
+    Mutant(
+        "methods/attention/misfit.py",
+        "return left < ALONE * together",
+        "return left < ALONE",
+        "tests/methods/test_autoamp.py -k learn_slowly",
     ),
     Mutant(
         "methods/attention/misfit.py",

@@ -122,6 +122,17 @@ def test_clients_whose_labels_are_wrong_go_on_listening(monkeypatch):
     )
 
 
+def test_clients_that_learn_slowly_go_on_listening(monkeypatch):
+    """A logistic model's loss falls for hundreds of steps, whoever trains it: that it falls alone too is no sign."""
+    looks, plain = [], misfit.left_alone
+    monkeypatch.setattr(misfit, "left_alone", lambda *given: looks.append(plain(*given)) or looks[-1])
+    clients = silos([rule(1)] * 3, rows=48)
+    result = fedamp.run(clients=clients, method="autoamp", rounds=18, **{**QUICK, "model": "logistic"})
+    assert len(looks) == 1
+    assert (looks[0] < misfit.ALONE).any()
+    assert np.array_equal(result.xi[2], result.xi[-1])
+
+
 def test_a_second_look_is_at_samples_that_were_not_trained_on():
     """Alone the loss on the other half falls if there is a rule to learn, and rises if labels mean nothing."""
     torch.manual_seed(0)

@@ -207,9 +207,10 @@ class RunFolder:
                 "(out= in Python)"
             ) from None
         except OSError as error:
+            elsewhere = "" if self.inputs is None else ", or give another folder with --out (out= in Python)"
             raise UserError(
                 f"can't write to {self.path}: {error.strerror or error}; what was written before is intact: make room, "
-                "or let it be written to, and give the same command again to continue"
+                f"or let it be written to, and give the same command again to continue{elsewhere}"
             ) from None
 
     def read(self) -> RunRecord:

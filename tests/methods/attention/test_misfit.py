@@ -2,7 +2,18 @@
 
 import torch
 
-from fedamp.methods.attention.misfit import ALONE, FIRST, asked, better_alone, noted, questions, stalled
+from fedamp.methods.attention.misfit import (
+    ALONE,
+    FIRST,
+    ROUNDS,
+    asked,
+    better_alone,
+    judged,
+    noted,
+    questions,
+    stalled,
+    together,
+)
 
 
 def column(*values: float) -> torch.Tensor:
@@ -54,5 +65,26 @@ def test_who_is_in_doubt_is_asked_to_look_a_second_time():
     assert questions(column(0, 3, 15, 16), column(0, 0, 0, 1))[:, 0].tolist() == [1, 0, 1, 2]
 
 
-def test_who_is_left_with_less_than_a_share_is_better_off_alone():
-    assert better_alone(column(ALONE - 0.01, ALONE + 0.01, 1.2))[:, 0].tolist() == [True, False, False]
+def test_a_loss_that_falls_slowly_is_carried_on_at_its_pace():
+    for rate in (0.95, 0.97, 0.999):
+        for k in (16, 32, 64):  # asked in the k-th round, and for the last time before at half of it
+            assert abs(together(column(rate ** (k / 2)), column(k)).item() - rate**ROUNDS) < 1e-12
+    assert together(column(1.3), column(16)).item() == 1  # one that rises stays
+    assert together(column(0.0), column(0)).item() == 0  # nobody is in doubt, nobody is better off alone
+
+
+def test_who_is_left_with_less_than_together_is_better_off_alone():
+    left = column(ALONE - 0.01, ALONE + 0.01, 1.2)
+    assert better_alone(left, column(1, 1, 1))[:, 0].tolist() == [True, False, False]
+    assert better_alone(left, column(0.97, 0.97, 0.97))[:, 0].tolist() == [False] * 3
+    assert better_alone(0.97 * left, column(0.97, 0.97, 0.97))[:, 0].tolist() == [True, False, False]
+
+
+def test_a_doubt_is_kept_with_how_the_loss_fell_and_judged_by_it():
+    fit = {"losses": torch.zeros(3, 2).double(), "doubted": column(0, 0, 0), "sharper": column(0, 0, 0)}
+    for k in range(1, 17):
+        fit = judged(column(1.0, 0.97**k, 0.9**k), fit, column(k - 1, k - 1, k - 1))
+    assert fit["doubted"][:, 0].tolist() == [1.0, 0.97**16 / 0.97**8, 0.0]
+    after = judged(column(0.93, 0.93, 0.5), fit, column(16, 16, 16))
+    assert after["sharper"][:, 0].tolist() == [1, 0, 0]  # the second would have been left with 0.94 in any case
+    assert not after["doubted"].any()
