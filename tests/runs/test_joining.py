@@ -87,7 +87,8 @@ def test_at_the_command_line(here, fedamp_command):
     shown = out.splitlines()
     assert shown[0].startswith("hospital-d joins run: ")
     assert [line.split()[0] for line in shown[1:5]] == ["alone", "received", "own", "chosen"]
-    assert shown[5].startswith("listens to: ")
+    record = json.loads(Path("run/newcomers/hospital-d/result.json").read_text())["joined"]
+    assert shown[5].startswith(f"listens to, as of its round {record['round']}: ")
     assert "hospital-a" in shown[5]
     assert "test rows" in shown[6]
     assert files("run") == before  # nobody else's model moved, and nothing of theirs was written

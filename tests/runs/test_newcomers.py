@@ -114,6 +114,29 @@ def test_autoamp_listens_to_its_own_group():
     assert mine.gain > 0
 
 
+@pytest.mark.parametrize(("take_home", "entry"), [("chosen", "received"), ("scored", "own")])
+def test_the_weights_are_those_behind_what_it_takes_home(take_home, entry):
+    """Mixed by them, the models that there were then are the u that it takes home, or that its w was trained from."""
+    pairs = [part[:2] for part in silos([40] * 4)]
+    settings = {"model": "logistic", "rounds": 3, "epochs": 1, "lr": 0.3, "device": "cpu"}
+    run = fedamp.run(clients=pairs[:3], method="fedamp", validation=0.3, take_home=take_home, **settings)
+    mine = fedamp.join(run, pairs[3], name="d", rounds=8)
+    told = mine.joined
+    assert (told.entry, told.round < 8) == (entry, True)
+    before = fedamp.join(run, pairs[3], name="d", rounds=told.round - (entry == "own"))
+    models = torch.cat([run.models["own"].params, before.models["own"].params])
+    received = before.models["received"].params[0]
+    if entry == "received":
+        assert torch.equal(received, mine.chosen.models.params[0])
+
+    def mixed(weights):
+        return torch.tensor(weights, dtype=models.dtype) @ models  # the run's clients, and itself
+
+    torch.testing.assert_close(mixed(list(told.weights.values())), received, rtol=0, atol=1e-5)
+    next_to_it = mine.history[told.round + (entry == "own")]  # a round off is far off
+    assert (mixed(next_to_it["listens_to"]) - received).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("method", SOME_AT_ONCE)
 def test_newcomers_of_every_method(method, tmp_path):
     settings = {**QUICK, "method": method, "newcomers": 2, "validation": 0.2}

@@ -89,5 +89,5 @@ def in_words(newcomer: Newcomer, run: str) -> list[str]:
             lines.append(f"  {column:<9} {shown[column]:>{width}}  {meaning}")
     lines.append(f"  {'chosen':<9} {shown['chosen']:>{width}}  to take home: {newcomer.takes_home}")
     if (listening := newcomer.listening()) is not None:
-        lines.append(f"listens to: {listening}")
+        lines.append(f"listens to, as of its round {newcomer.round}: {listening}")
     return [*lines, newcomer.verdict]

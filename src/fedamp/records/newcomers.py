@@ -49,7 +49,7 @@ class Newcomer:
     better: int  # test rows that what it takes home answers better than alone does
     worse: int
     error: float | None = None  # standard error of `gain` over the rows; None if it is not known for the metric
-    weights: Mapping[str, float] | None = None  # in what it receives, by name, its own among them
+    weights: Mapping[str, float] | None = None  # behind what it takes home, by name, its own too
     p: float | None = None  # two-sided: how likely the two models would differ so much if they were equally good
 
     @property

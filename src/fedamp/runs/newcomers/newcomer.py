@@ -15,7 +15,7 @@ from fedamp.methods.alone_beside import ALONE, AloneBeside, without_alone
 from fedamp.methods.newcomer import LISTENS, Joining
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomer, difference_p, named, paired
-from fedamp.records.summaries import finite
+from fedamp.records.summaries import Line, finite
 from fedamp.records.take_home import CHOSEN
 from fedamp.runs.shard import ONE_PROCESS
 from fedamp.training.sample_errors import sample_errors
@@ -94,10 +94,12 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
     alone = kept[ALONE]
     errors = [sample_errors(setup.trainer, setup.clients, each.models)[0].numpy() for each in (home, alone)]
     better, worse, error = paired(result.summary.metric, *errors)
-    sent, _ = setup.method.server_send(at.server, at.k + 1)
-    weights = setup.method.diagnostics(sent).get(LISTENS)
     name = (result.facts.names or ["newcomer"])[0]
     by_choice = result.take_home is not None and result.take_home.rule == CHOSEN
+    entry = result.take_home.entry if result.take_home and by_choice else joining.scored
+    # What is received of a round is mixed after it. Who receives no model reports afterwards what it has mixed itself.
+    later = entry == "received" or "received" not in kept
+    weights = _weights(result.history, setup, at, home.round + 1 if later else home.round)
     newcomer = Newcomer(
         name=name,
         metric=result.summary.metric,
@@ -108,12 +110,23 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
         received=finite(kept["received"].scores[0]) if "received" in kept else None,
         own=finite(kept["own"].scores[0]),
         chosen=finite(home.scores[0]),
-        entry=result.take_home.entry if result.take_home and by_choice else joining.scored,
+        entry=entry,
         round=home.round,
         better=better,
         worse=worse,
         error=finite(error),
-        weights=None if weights is None else named(weights.tolist(), [*joining.names, name]),
+        weights=None if weights is None else named(weights, [*joining.names, name]),
         p=difference_p(result.summary.metric, *errors),
     )
     return replace(result, joined=newcomer, last_state=None)  # nobody joins a newcomer
+
+
+def _weights(history: Sequence[Line], setup: Setup, at: Standing, k: int) -> Sequence[float] | None:
+    """Return the weights in what a newcomer is sent in round k, which may be the one that is not played any more."""
+    if k <= at.k:
+        (line,) = [line for line in history if line["round"] == k]
+        found: Sequence[float] | None = line.get(LISTENS)
+        return found
+    sent, _ = setup.method.server_send(at.server, k)
+    weights = setup.method.diagnostics(sent).get(LISTENS)
+    return None if weights is None else weights.tolist()
