@@ -1,6 +1,7 @@
 """Every command of docs/tutorial.md, in order, and what the page says that they print.
 
-The figures may be others in the last digits; those of the comparison, from which the page concludes, are checked.
+The figures may be others in the last digits; those of the comparison and of the newcomer, from which the page
+concludes, are checked.
 """
 
 from __future__ import annotations
@@ -88,6 +89,24 @@ def test_the_comparison_has_the_figures_from_which_the_page_concludes(played):
         actual = [float(figure) for figure in rows[method].split()[1 : len(figures) + 1]]
         assert actual == pytest.approx(figures, abs=0.003), method
         assert method == "separate" or "0 of 3" in rows[method]
+
+
+@pytest.mark.slow
+def test_the_newcomer_has_the_figures_that_the_page_shows(played):
+    """Scores, weights and what joining is worth, within what few test rows and another machine's digits may change."""
+    _, printed = played
+    (place,) = [i for i, (kind, text) in enumerate(printed) if kind == "said" and text.startswith("  alone ")]
+    actual, said = (newcomers_figures(printed[i][1]) for i in (place - 1, place))
+    assert set(said) == {"alone", "received", "own", "chosen", "joining", "south", "west", "north", "itself"}
+    assert {name: actual[name] for name in said} == pytest.approx(said, abs=0.003)
+
+
+def newcomers_figures(text: str) -> dict[str, float]:
+    """Return the scores, the weights as shares, and the gain that `fedamp join` prints."""
+    scores = re.findall(r"^ +(\w+) +AUC (\S+) ", text, re.M)
+    weights = [(name, int(share) / 100) for name, share in re.findall(r"(\w+) (\d+)%", text)]
+    (gain,) = re.findall(r"joining pays.*: ([+-]\S+)", text)
+    return {name: float(figure) for name, figure in [*scores, *weights, ("joining", gain)]}
 
 
 def held_out_rows(folder: Path) -> dict[str, tuple[list[dict[str, str]], np.ndarray]]:
