@@ -42,6 +42,33 @@ def test_one_trajectory_is_trained_once_and_scored_twice(fedamp_command, monkeyp
         assert result["metrics"] == alone.to_dict()["metrics"]  # of its own models, not of those of its twin
 
 
+def test_what_p_compares_with_is_kept(fedamp_command, monkeypatch):
+    """By the report and by whoever goes on after a stop; who asks for something else gets that, and old folders too."""
+    given = ["compare", *QUICK, "--methods", "fedamp,fedavg", "--out", "here"]
+    with monkeypatch.context() as patch:
+        patch.setattr(playing, "play", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert fedamp_command(*given, "--against", "fedamp")[0] == 130
+    assert "p against fedamp" in fedamp_command("resume", "here")[1]
+    fedamp.compare("fedamp,fedavg", rounds=2, epochs=1, clients=10, against="fedavg", out="python", progress=False)
+
+    def shown(*arguments):
+        code, out, err = fedamp_command("report", *arguments, "--format", "markdown")
+        assert code == 0, err
+        return out.splitlines()[0]
+
+    assert "p against fedamp" in shown("here")
+    assert "p against fedavg" in shown("python")
+    assert "p against separate" in shown("here", "--against", "separate")
+    assert "p against separate" in shown("here/fedamp-seed0", "here/separate-seed0", "here")  # not all were asked so
+    assert fedamp_command("report", "here")[0] == 0
+    assert "p against fedamp" in Path("here/report.html").read_text()
+    assert "p against separate" in fedamp_command(*given)[1]  # the last word counts
+    assert "p against separate" in shown("here")
+    Path("here/against.json").write_text('{"against": 1}')
+    code, _, err = fedamp_command("report", "here")
+    assert (code, "names 1 as the method; expected a name" in err) == (2, True)
+
+
 def test_the_order_of_the_methods_does_not_matter(fedamp_command):
     code, _, err = fedamp_command("compare", *QUICK, "--methods", "fedavg-ft,fedavg", "--out", "two")
     assert code == 0, err

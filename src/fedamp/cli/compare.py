@@ -90,6 +90,8 @@ def play_comparison(
     """Play what is not finished yet, and print the table; below it, a second one of what `newcomers` get."""
     from fedamp.comparison.comparison import common_warnings
     from fedamp.methods import METHODS
+    from fedamp.ranks.team import from_leader
+    from fedamp.records.against import keep_against
     from fedamp.records.privacy import PROTECTS_NOBODY
     from fedamp.report.newcomers import by_method
     from fedamp.report.privacy import privacy_note
@@ -101,9 +103,14 @@ def play_comparison(
 
     names = by_all("the trackers", lambda: tracker_names(track))
     player = partial(play_tracked, names, warn=warn, store=folder) if names else None
+
+    def begin(effort: str) -> None:
+        from_leader("what p compares with", lambda: keep_against(folder, against))
+        announce(effort)
+
     try:
         with Bars(runs, {name: method.scored for name, method in METHODS.items()}) as bars:
-            compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, announce, player)
+            compare.play_all(runs, folder, HandedOver(data_dir), bars.advance, begin, player)
     except KeyboardInterrupt:
         interrupted(folder / compare.PLAN, f"the same command continues in {folder}", everywhere=True)
     if not is_leader():

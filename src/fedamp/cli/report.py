@@ -20,14 +20,18 @@ Render = Callable[[Sequence["Row"]], str]
 def report_command(
     folders: Annotated[list[Path], typer.Argument(help="Runs or comparisons.")],
     out: Annotated[Path | None, Flag(help="File to write; by default report.html in the first folder.")] = None,
-    against: Annotated[str | None, Flag(help="The method that p compares the others with.")] = None,
+    against: Annotated[
+        str | None, Flag(help="The method that p compares the others with; by default what the comparison was given.")
+    ] = None,
     format: Annotated[str | None, Flag(help="Print the table instead: text, csv or markdown.")] = None,
 ) -> None:
     """Write one page that opens offline: the table, the curves, who listens to whom; or print the table."""
+    from fedamp.records.against import kept_against
     from fedamp.records.reading import read_runs
     from fedamp.report.page import write_report
     from fedamp.report.table import comparison_table
 
+    against = kept_against(folders) if against is None else against
     if format is None:
         print(write_report(folders, out, against))
         return

@@ -22,6 +22,7 @@ def resume_command(
 ) -> None:
     """Continue a run or a comparison that was interrupted; the result is the same as without the interruption."""
     from fedamp.ranks.team import from_leader
+    from fedamp.records.against import kept_against
     from fedamp.records.reading import read_run
     from fedamp.runs import compare
 
@@ -29,7 +30,8 @@ def resume_command(
     if runs is not None:
         for planned in runs:
             _check_from_words(planned.config, folder, "compare")
-        return play_comparison(runs, folder, data_dir, None, renderer("text"), track=track)
+        against = from_leader("what it was compared with", lambda: kept_against([folder]))
+        return play_comparison(runs, folder, data_dir, against, renderer("text"), track=track)
     run = from_leader("the record", lambda: read_run(folder))
     config = RunConfig.of(run.config)
     if (config.setting.name == "federation" or _from_python(config)) and run.finished and run.result is not None:

@@ -22,6 +22,7 @@ from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import METHODS, Method
 from fedamp.ranks.launched import is_leader
 from fedamp.ranks.team import from_leader, team
+from fedamp.records.against import keep_against
 from fedamp.runs.compare import Axis, Planned, axis_of, method_names, plan, play_all, settle
 from fedamp.runs.from_python import Choice, described
 from fedamp.runs.handed_over import HandedOver
@@ -71,7 +72,7 @@ def compare(
     runs = plan(lambda name: replace(base, method=choices[name]), having, numbers, axes)
     folder = Path(out) if out is not None else from_leader("a folder", lambda: Path(tempfile.mkdtemp(prefix="fedamp-")))
     try:
-        _play(runs, folder, given, progress, tracker_names(track))
+        _play(runs, folder, given, progress, tracker_names(track), against)
         settled = from_leader("the records", lambda: settle(runs, folder))
         found = Comparison(folder, settled, {run.name: run.config for run in runs}, given, against)
     except BaseException:
@@ -85,8 +86,16 @@ def compare(
     return found
 
 
-def _play(runs: Sequence[Planned], folder: Path, given: HandedOver, progress: Progress, names: Sequence[str]) -> None:
-    def announce(text: str) -> None:
+def _play(
+    runs: Sequence[Planned],
+    folder: Path,
+    given: HandedOver,
+    progress: Progress,
+    names: Sequence[str],
+    against: str | None,
+) -> None:
+    def begin(text: str) -> None:
+        from_leader("what p compares with", lambda: keep_against(folder, against))
         if where(progress) != "nowhere" and is_leader():
             print(text, file=sys.stderr)
 
@@ -99,7 +108,7 @@ def _play(runs: Sequence[Planned], folder: Path, given: HandedOver, progress: Pr
                 show(RoundLine.of(line, config.rounds, scored, config.poisoned), run.name)
 
         player = partial(play_tracked, names, warn=say, store=folder) if names else None
-        play_all(runs, folder, given, observe, announce, player)
+        play_all(runs, folder, given, observe, begin, player)
 
 
 def _choices(methods: str | Sequence[Choice | Method]) -> tuple[dict[str, Named], dict[str, Method]]:
