@@ -75,6 +75,16 @@ def count(what: str, value: object, *, least: int = 1) -> None:
         raise UserError(f"{what} is {value!r}; expected a whole number of {least} or more")
 
 
+MOST_SEED = 2**64 - 1
+"""The largest seed that torch's generators take."""
+
+
+def seed(what: str, value: object) -> None:
+    """Raise unless value is a seed of random numbers: a whole number that torch takes."""
+    if not is_whole(value) or not 0 <= value <= MOST_SEED:
+        raise UserError(f"{what} is {value!r}; expected a whole number from 0 to 2**64 - 1 ({MOST_SEED})")
+
+
 def truth(what: str, value: object) -> None:
     """Raise unless value is True or False."""
     if not isinstance(plain(value), bool):

@@ -178,6 +178,7 @@ def test_warnings_about_the_data_point_at_the_call():
         ({"seeds": []}, "seeds is empty"),
         ({"seeds": "3"}, "seeds is '3'"),
         ({"seeds": [0, -1]}, "seed is -1"),
+        ({"seeds": [2**64]}, "seed is 18446744073709551616"),
         ({"against": "fedavg"}, "against"),
         ({"grid": {"lr": 0.1}}, "expected a list of values"),
         ({"grid": {"lrr": [1, 2]}}, "did you mean 'lr'"),

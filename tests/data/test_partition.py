@@ -318,7 +318,7 @@ def test_impossible_requests(setting, data, num_clients, word):
         ([0.0, 1.0, 1.0, 0.0], [0, 1], [2, 3], 0, "labels are"),
         ([[0, 1], [1, 0]], [0], [1], 0, "labels are"),
         ([], [0], [1], 0, "labels are"),
-        ([0, 1, 1, 0], [0, 1], [2, 3], -1, "seed is -1; expected a whole number of 0 or more"),
+        ([0, 1, 1, 0], [0, 1], [2, 3], -1, "seed is -1; expected a whole number from 0 to 2"),
     ],
 )
 def test_wrong_labels_and_pools(labels, train_pool, test_pool, seed, word):

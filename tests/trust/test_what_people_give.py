@@ -247,6 +247,10 @@ def test_a_setting_with_numpys_numbers():
             np.testing.assert_array_equal(mine, other)
 
 
+def test_the_largest_seed_is_one_that_runs():
+    assert np.isfinite(play([(X, Y)], seed=2**64 - 1).summary.best)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -258,6 +262,7 @@ def test_a_setting_with_numpys_numbers():
         ({"poisoned": True}, "poisoned is True"),
         ({"noisy_clients": "0,x"}, "noisy_clients is '0,x'"),
         ({"seed": np.int64(-1)}, "seed is -1"),
+        ({"seed": 2**64}, r"expected a whole number from 0 to 2\*\*64 - 1"),
     ],
 )
 def test_what_is_no_such_number_is_still_refused(settings, words):

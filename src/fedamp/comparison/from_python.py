@@ -154,7 +154,7 @@ def _numbers(seeds: int | Iterable[int], first: int) -> list[int]:
         raise UserError(f"seeds is {seeds!r}; expected how many, or a list of seeds")
     numbers = list(dict.fromkeys(checks.plain(list(seeds))))
     for number in numbers:
-        checks.count("seed", number, least=0)
+        checks.seed("seed", number)
     if not numbers:
         raise UserError("seeds is empty; expected at least one")
     return numbers

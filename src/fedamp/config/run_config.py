@@ -206,7 +206,7 @@ class RunConfig:
         choices=("auto", "scored", "chosen"),
         group=TRAINING,
     )
-    seed: int = about(0, "Seed of all random numbers: one seed, one result.", range="0 or more", group=WHAT)
+    seed: int = about(0, "Seed of all random numbers: one seed, one result.", range="0 to 2**64 - 1", group=WHAT)
     engine: str = about(
         "auto",
         "Train all clients at once (stacked) or one at a time (loop).",
@@ -267,7 +267,7 @@ class RunConfig:
             object.__setattr__(self, name, Named.of(getattr(self, name), name))
         checks.count("clients", self.clients)
         checks.count("rounds", self.rounds)
-        checks.count("seed", self.seed, least=0)
+        checks.seed("seed", self.seed)
         for name, explanation in explained(self).items():
             if explanation.choices:
                 checks.one_of(name, getattr(self, name), explanation.choices)

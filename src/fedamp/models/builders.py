@@ -108,7 +108,7 @@ def build(
     Linear(in_features=64, out_features=5, bias=True)
     """
     checks.count("num_outputs", num_outputs)
-    checks.count("seed", seed, least=0)
+    checks.seed("seed", seed)
     if client is not None:
         checks.count("client", client, least=0)
     shape = tuple(input_shape)

@@ -51,7 +51,7 @@ def given_samples(
         if len(parts) not in (2, 4) or len(parts) != len(pairs[0]):
             raise UserError(f"{whose} has {len(parts)} parts; expected (x, y) or (x, y, x_test, y_test) for all")
         _check_same_columns(names[0], pairs[0][0], whose, parts[0])
-    checks.count("seed", seed, least=0)
+    checks.seed("seed", seed)
     pairs, labels = with_classes(names, pairs)
     train = Clients.of([_samples(whose, *parts[:2]) for whose, parts in zip(names, pairs, strict=True)], numbers)
     called = tuple(names) if isinstance(clients, Mapping) else None

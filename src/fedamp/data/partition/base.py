@@ -66,7 +66,7 @@ class Setting(ABC):
     ) -> Assignment:
         """Return who gets which samples; `labels` holds 0 ... C-1, and the pools are positions in it."""
         checks.count("num_clients", num_clients)
-        checks.count("seed", seed, least=0)
+        checks.seed("seed", seed)
         labels = np.asarray(labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < 0:
             raise ValueError(f"labels are {labels!r}; expected a vector of whole numbers from 0")

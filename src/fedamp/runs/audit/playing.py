@@ -57,9 +57,8 @@ def audit(
     # What is held out or kept out leaves nothing, and an absent client only costs time.
     config = replace(config, validation=0.0, newcomers=0, alone=False, absent=0.0, take_home="scored", rows="device")
     runs = []
-    for number in range(repeats):
+    for number, again in enumerate([replace(config, seed=config.seed + number) for number in range(repeats)]):
         before = number * config.rounds
-        again = replace(config, seed=config.seed + number)
         given = load_material(again, data_dir) if material is None else material
         runs.append(one_run(again, given, canaries, client, partial(_with_earlier, observer, before)))
     return judged(config, runs, claim, confidence)
