@@ -210,7 +210,7 @@ def test_clients_without_a_finite_score_are_dashes(tmp_path):
     rows = table_of(tmp_path)
     assert np.isnan(rows["fedamp"].best)
     assert "nan" not in as_text(list(rows.values()))
-    assert "<strong>separate</strong> has the best" in write_report([tmp_path]).read_text()
+    assert "<strong>separate</strong> has the highest" in write_report([tmp_path]).read_text()
 
 
 def test_a_block_without_the_other_method_says_so(tmp_path):

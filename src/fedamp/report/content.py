@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,8 +11,9 @@ from fedamp.config.metrics import info
 from fedamp.records.facts import Facts
 from fedamp.report.commands import compare_command, run_command
 from fedamp.report.groups import Block, Group
-from fedamp.report.render import best_score, body, footnotes, headings
-from fedamp.report.table import ALONE, Row
+from fedamp.report.lead import ALIKE_NOTE, Lead, Standings, lead, standings
+from fedamp.report.render import body, footnotes, headings
+from fedamp.report.table import Row
 
 UNUSUAL = (
     *("label_noise", "noisy_clients", "poisoned", "attack", "absent", "validation", "class_weights"),
@@ -23,17 +23,6 @@ UNUSUAL = (
 
 UNSAID = ("state",)
 """What a headline leaves out of a setting: the digest by which a newcomer's run knows the run that it joined."""
-
-
-@dataclass(frozen=True)
-class Lead:
-    """The result of one block in a sentence: "fedamp has the best mean test accuracy: 97.00 %"."""
-
-    rest: str  # how the sentence goes on; all of it if nobody won
-    winner: str = ""
-    claim: str = ""
-    score: str = ""
-    block: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,12 +76,13 @@ class Content:
 def content(blocks: Sequence[Block], rows: Sequence[Row]) -> Content:
     """Return what the page says about these blocks, whose table has these rows."""
     by_block = [(block, list(own)) for block, own in groupby(rows, key=lambda row: row.block)]
+    stands = [standings(block, own) for block, (_, own) in zip(blocks, by_block, strict=True)]
     commands, without_command = _commands(blocks)
     return Content(
         title=_title(blocks),
-        leads=[_lead(block, own) for block, own in by_block],
-        comparison=[_comparison(block, own) for block, own in by_block],
-        notes=footnotes(rows),
+        leads=[lead(name, stand) for (name, _), stand in zip(by_block, stands, strict=True)],
+        comparison=[_comparison(name, stand) for (name, _), stand in zip(by_block, stands, strict=True)],
+        notes=[*footnotes(rows), *([ALIKE_NOTE] if any(len(stand.scored) > 1 for stand in stands) else [])],
         warnings=_warnings(blocks),
         setups=[_setup(block) for block in blocks],
         hyperparameters=[_hyperparameters(block) for block in blocks],
@@ -114,48 +104,9 @@ def _choice(value: Any, leave_out: Collection[str] = ()) -> str:
     return f"{value.get('name')} ({rest})" if rest else str(value.get("name"))
 
 
-def _lead(block: str, rows: Sequence[Row]) -> Lead:
-    scored = _finite(rows)
-    if not scored:
-        diverged = any(row.best is not None and math.isinf(row.best) for row in rows)
-        return Lead("No method has a finite mean: models diverged." if diverged else "No round has been scored yet.")
-    best = _best(scored)
-    about = info(best.metric)
-    unit = f" {about.unit}" if about.unit else ""
-    rest = ""
-    alone = next((row for row in scored if row.method == ALONE), None)
-    if alone is best and len(scored) > 1:
-        rest = "; no method that collaborates does better"
-    elif alone is not None and len(scored) > 1:
-        rest = f"; training alone reaches {best_score(alone)}{unit}"
-    unlike = " The methods were not all trained alike; see the notes." if any(row.training for row in rows) else ""
-    sign = -1 if best.higher else 1
-    ranked = sorted(scored, key=lambda row: sign * (row.best or 0))
-    return Lead(
-        rest=f"{rest}.{unlike}",
-        winner=" and ".join(row.method for row in ranked if best_score(row) == best_score(best)),
-        claim=about.best_mean,
-        score=f"{best_score(best)}{unit}",
-        block=block,
-    )
-
-
-def _finite(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.best is not None and math.isfinite(row.best)]
-
-
-def _best(rows: Sequence[Row]) -> Row:
-    """Return the row with the best score of those that have one, the first of several."""
-    return (max if rows[0].higher else min)(rows, key=lambda row: row.best or 0)
-
-
-def _comparison(block: str, rows: Sequence[Row]) -> PageTable:
-    scored = _finite(rows)
-    top = _best(scored).best if scored else None
-    lines = [
-        TableLine(each, best=row.best is not None and row.best == top)
-        for row, each in zip(rows, body(rows), strict=True)
-    ]
+def _comparison(block: str, stand: Standings) -> PageTable:
+    rows = stand.rows
+    lines = [TableLine(each, best=row in stand.bold) for row, each in zip(rows, body(rows), strict=True)]
     # A number stays on one line with its unit.
     return PageTable(block, [heading.replace(" %", "\N{NO-BREAK SPACE}%") for heading in headings(rows)], lines)
 

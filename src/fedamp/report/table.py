@@ -105,7 +105,7 @@ def _row(block: Block, group: Group, training: str, alone: Group | None, other: 
     worse: int | None = None
     if (pair := _beside(group) if alone is None else None if alone is group else _paired(group, alone)) is not None:
         worse = worse_off(pair[0].tolist(), pair[1].tolist(), block.higher)
-    p, note = (None, missing) if other is None else _p(group, other)
+    p, note = (None, missing) if other is None else p_between(group, other)
     return Row(
         block=block.label,
         method=group.label,
@@ -161,7 +161,8 @@ def _mean(trials: Sequence[Trial], value: Callable[[Trial], float]) -> float | N
     return float(np.mean([value(trial) for trial in trials])) if trials else None
 
 
-def _p(group: Group, other: Group) -> tuple[float | None, str]:
+def p_between(group: Group, other: Group) -> tuple[float | None, str]:
+    """Return Wilcoxon's p over the clients of two methods, over the seeds that both have, or None and why not."""
     if other is group:
         return None, ""
     pair = _paired(group, other)
