@@ -6,9 +6,15 @@ from fedamp.config import RunConfig
 from fedamp.errors import UserError
 
 
-@pytest.mark.parametrize("columns", [["b", "a"], ("b", "a"), "b, a", (each for each in "ba"), iter(["b", "a", "b"])])
+@pytest.mark.parametrize("columns", [["b", "a"], ("b", "a"), "b, a", (each for each in "ba"), iter(["b", "a"])])
 def test_names_of_columns_keep_their_order(columns):
     assert RunConfig(drop=columns).drop == ("b", "a")
+
+
+@pytest.mark.parametrize("name", ["columns", "drop"])
+def test_a_column_that_is_named_twice_may_be_a_slip(name):
+    with pytest.raises(UserError, match=f"{name} has 'age' twice; name each column once"):
+        RunConfig(**{name: "age, sex,age"})
 
 
 def test_those_of_a_set_have_none():

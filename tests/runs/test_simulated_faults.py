@@ -130,6 +130,8 @@ def test_the_attack_is_written_down_only_if_it_is_not_the_usual_one():
         ({"poisoned": "a,b"}, "numbers of clients"),
         ({"poisoned": range(10)}, "all clients are poisoned"),
         ({"poison_scale": 0}, "poison_scale is 0"),
+        ({"poison_scale": 2.0}, "poison_scale is 2, but nobody is poisoned"),
+        ({"noisy_clients": [3]}, "noisy_clients is 3, but no labels are wrong"),
         ({"task": "clustering"}, "choose from auto"),
     ],
 )

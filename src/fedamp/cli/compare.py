@@ -51,6 +51,7 @@ def compare_command(
 ) -> None:
     """Run several methods and seeds over one setting and show who gains; if interrupted, the same command continues."""
     from fedamp import checks
+    from fedamp.config.effects import check_effects
     from fedamp.config.sources import configured
     from fedamp.runs import compare
 
@@ -68,7 +69,9 @@ def compare_command(
             checks.one_of("against", against, names)
         first = flags.get("seed", RunConfig.seed)
         axes, render = compare.parse_axes(grid or [], having), renderer(format)
-        return compare.plan(config_for, having, range(first, first + seeds), axes), render
+        planned = compare.plan(config_for, having, range(first, first + seeds), axes)
+        check_effects([run.config for run in planned])
+        return planned, render
 
     runs, render = by_all("the configuration", asked)
     if folder is None:

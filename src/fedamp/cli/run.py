@@ -43,9 +43,11 @@ def run_command(
     track: Track = None,
 ) -> None:
     """Run one experiment and write its record."""
+    from fedamp.config.effects import check_effects
     from fedamp.config.sources import configured
 
     asked = by_all("the configuration", lambda: configured(preset, config, given_flags(context), details or []))
+    check_effects([asked])
     if dry_run:
         show_needs(asked, data_dir, as_json, folder)
     else:

@@ -18,6 +18,7 @@ from torch import nn
 from fedamp import checks
 from fedamp.comparison.comparison import Comparison
 from fedamp.config import Named, RunConfig
+from fedamp.config.effects import check_effects
 from fedamp.errors import FedampWarning, UserError
 from fedamp.methods import METHODS, Method
 from fedamp.ranks.launched import is_leader
@@ -70,6 +71,7 @@ def compare(
         checks.one_of("against", against, choices)
     numbers = _numbers(seeds, base.seed)
     runs = plan(lambda name: replace(base, method=choices[name]), having, numbers, axes)
+    check_effects([run.config for run in runs])
     folder = Path(out) if out is not None else from_leader("a folder", lambda: Path(tempfile.mkdtemp(prefix="fedamp-")))
     try:
         _play(runs, folder, given, progress, tracker_names(track), against)
@@ -132,6 +134,8 @@ def _choices(methods: str | Sequence[Choice | Method]) -> tuple[dict[str, Named]
                 "[VALUE, VALUE]}, or make two comparisons"
             )
         chosen[choice.name] = choice
+    if not chosen:
+        raise UserError("methods is empty; expected at least one, say ['fedamp']: Separate takes part in any case")
     return {"separate": Named("separate"), **chosen}, own
 
 

@@ -424,7 +424,9 @@ def _words(what: str, value: object) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in found):
         raise UserError(f"{what} is {value!r}; expected names of columns, say id,name")
     names = [each.strip() for each in (sorted(found) if isinstance(parts, set | frozenset) else found)]
-    return tuple(dict.fromkeys(each for each in names if each))
+    if twice := [each for place, each in enumerate(names) if each and each in names[:place]]:
+        raise UserError(f"{what} has {twice[0]!r} twice; name each column once")
+    return tuple(each for each in names if each)
 
 
 def column_name(what: str, value: object) -> str | None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from fedamp import checks
 from fedamp.config import Named, RunConfig
+from fedamp.config.effects import check_effects
 from fedamp.config.metrics import Metric
 from fedamp.config.run_config import check_protected
 from fedamp.config.sources import with_silos
@@ -168,6 +169,7 @@ def run(
         if value is not None
     }
     config, given = described(values, clients, model, method, data_dir)
+    check_effects([config])
     result = _run(config, given, out, Watch(on_round, progress, track, observer))
     for each in result.warnings if is_leader() else ():
         warnings.warn(each, FedampWarning, stacklevel=2)

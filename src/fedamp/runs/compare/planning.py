@@ -42,6 +42,8 @@ def method_names(text: str) -> list[str]:
     """
     words = {"all": tuple(METHODS), "usual": USUAL}
     asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked:
+        raise UserError(f"methods is {text!r}; expected names, say fedamp,fedavg, or usual (see fedamp list methods)")
     names = [name for each in asked for name in words.get(each) or in_group(each) or (each,)]
     for name in names:
         checks.one_of("method", name, [*METHODS, *words, *(group.replace(" ", "-") for group in GROUPS)])
