@@ -38,6 +38,27 @@ def test_page_tells_what_was_run(tmp_path):
     assert "src=" not in text.split('<script type="application/json"')[0]
 
 
+def header(folder):
+    return " ".join(write_report([folder]).read_text().split("<header>")[1].split("</header>")[0].split())
+
+
+def test_how_far_runs_have_come_stands_at_the_top(tmp_path):
+    write_run(tmp_path / "a", rounds=12, finished=False)
+    assert "This run has not finished: 2 of its 12 rounds were played, and all numbers are of these." in header(
+        tmp_path
+    )
+    write_run(tmp_path / "b", "separate", rounds=12, accuracies=[(0.5, 0.6)] * 12)
+    assert (
+        "1 of 2 runs has not finished, and what is said of them is of the rounds so far: fedamp, seed 0, 2 of its 12 "
+        "rounds."
+    ) in header(tmp_path)
+    for seed in range(1, 6):
+        write_run(tmp_path / f"s{seed}", seed=seed, rounds=12, result=False)
+    assert "6 of 7 runs have not finished" in header(tmp_path)
+    assert "; and 2 more." in header(tmp_path)
+    assert "finished" not in header(tmp_path / "b")
+
+
 def test_one_of_a_thing_is_in_the_singular(tmp_path):
     write_run(tmp_path / "a", epochs=1)
     write_run(tmp_path / "a again", epochs=1)

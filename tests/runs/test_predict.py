@@ -55,6 +55,17 @@ def test_every_way_gives_the_score_of_the_run(place, number, tmp_path, fedamp_co
     assert all(np.abs(other - said.probabilities).max() > 0.01 for other in others), "each client has its own"
 
 
+def test_of_a_run_that_has_not_finished_it_is_said_how_far_it_came(tmp_path, fedamp_command):
+    run_hospitals(tmp_path, rounds=3, observer=lambda line: line["round"] < 2)
+    new = write_rows(tmp_path / "new.csv", [["p0", "50", "20000001", "f", "low"]], skip=("target", "patient"))
+    code, out, err = fedamp_command("predict", tmp_path / "run", "--client", "north", new, "--out", "-")
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert f"warning: {tmp_path / 'run'} has not finished: 2 of its 3 rounds were played; fedamp resume" in err
+    assert fedamp_command("resume", tmp_path / "run")[0] == 0
+    assert "finished" not in fedamp_command("predict", tmp_path / "run", "--client", "north", new, "--out", "-")[2]
+
+
 def by_the_documented_lines(path, rows):
     """What docs/use.md says to do with torch and safetensors alone."""
     spec = json.loads(path.with_suffix(".json").read_text())

@@ -43,6 +43,9 @@ def predict_command(
 
     run = load(folder)
     number = run.client_number(client)
+    if not run.finished:
+        played, rounds = run.last_models[run.scored].round, run.config.rounds
+        warn(f"{folder} has not finished: {played} of its {rounds} rounds were played; fedamp resume {folder} goes on")
     if note := name_or_number_note(client, run.facts.names, len(run.chosen.models)):
         warn(note)
     write_predictions(run.predictor(number, take_home), data, out, id, force, encoding)

@@ -13,6 +13,7 @@ from fedamp.report.commands import compare_command, run_command
 from fedamp.report.groups import Block, Group
 from fedamp.report.lead import ALIKE_NOTE, Lead, Standings, lead, standings
 from fedamp.report.render import body, footnotes, headings
+from fedamp.report.run_scores import rounds_played
 from fedamp.report.table import Row
 
 UNUSUAL = (
@@ -20,6 +21,9 @@ UNUSUAL = (
     *("dp_epsilon", "dp_noise", "dp_delta", "dp_clip"),
 )
 """Settings that are named only if they were used."""
+
+MOST_NAMED = 4
+"""As many runs that have not finished are named at the top."""
 
 UNSAID = ("state",)
 """What a headline leaves out of a setting: the digest by which a newcomer's run knows the run that it joined."""
@@ -64,6 +68,7 @@ class Content:
 
     title: str
     leads: list[Lead]
+    unfinished: str  # how far runs have come that have not finished; empty if all have
     comparison: list[PageTable]
     notes: list[str]
     warnings: list[Warned]
@@ -81,6 +86,7 @@ def content(blocks: Sequence[Block], rows: Sequence[Row]) -> Content:
     return Content(
         title=_title(blocks),
         leads=[lead(name, stand) for (name, _), stand in zip(by_block, stands, strict=True)],
+        unfinished=_unfinished(blocks),
         comparison=[_comparison(name, stand) for (name, _), stand in zip(by_block, stands, strict=True)],
         notes=[*footnotes(rows), *([ALIKE_NOTE] if any(len(stand.scored) > 1 for stand in stands) else [])],
         warnings=_warnings(blocks),
@@ -102,6 +108,25 @@ def _choice(value: Any, leave_out: Collection[str] = ()) -> str:
         return str(value)
     rest = ", ".join(f"{key}={each}" for key, each in value.items() if key not in ("name", *leave_out))
     return f"{value.get('name')} ({rest})" if rest else str(value.get("name"))
+
+
+def _unfinished(blocks: Sequence[Block]) -> str:
+    """Return in a sentence how far runs have come that have not finished."""
+    runs = [(group, record) for block in blocks for group in block.groups for record in group.records]
+    found = [(group, record) for group, record in runs if not record.finished]
+    if not found:
+        return ""
+    how_far = [f"{rounds_played(record)} of its {record.config.get('rounds')} rounds" for _, record in found]
+    if len(runs) == 1:
+        return f"This run has not finished: {how_far[0]} were played, and all numbers are of these."
+    each = [f"{group.label}, seed {record.config['seed']}" for group, record in found]
+    named = [f"{who}, {far}" for who, far in zip(each, how_far, strict=True)][:MOST_NAMED]
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    have = "has" if len(found) == 1 else "have"
+    return (
+        f"{len(found)} of {len(runs)} runs {have} not finished, and what is said of them is of the rounds so far: "
+        f"{'; '.join(named)}{more}."
+    )
 
 
 def _comparison(block: str, stand: Standings) -> PageTable:

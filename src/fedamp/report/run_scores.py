@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +96,7 @@ class Trial:
     @cached_property
     def round_seconds(self) -> list[float]:
         """How long each round that was played took."""
-        return [float(line["seconds"]) for line in self.record.lines if line["round"] >= 1 and line.get("seconds")]
+        return [float(line["seconds"]) for line in played_lines(self.record)]
 
     @cached_property
     def traffic(self) -> list[tuple[float, float]]:
@@ -209,3 +210,13 @@ def client_names(trial: Trial) -> list[str]:
     if names is not None and len(names) == num_clients:
         return [str(name) for name in names]
     return [f"client {number}" for number in range(num_clients)]
+
+
+def played_lines(record: RunRecord) -> list[dict[str, Any]]:
+    """Return the lines of the rounds that took time: the first models, and the last ones sent, have lines too."""
+    return [line for line in record.lines if line["round"] >= 1 and line.get("seconds")]
+
+
+def rounds_played(record: RunRecord) -> int:
+    """Return how many rounds a run has behind it."""
+    return len(played_lines(record))
