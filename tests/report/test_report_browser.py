@@ -55,6 +55,26 @@ def open_page(browser, report):
     assert faults == []
 
 
+def test_a_plot_without_a_neighbour_has_the_whole_line(browser, tmp_path):
+    """No true groups are known, no loss, and no weights: three plots are alone."""
+    for name in ("separate", "fedamp"):
+        write_run(tmp_path / name, name)
+    write_run(tmp_path / "other", "fedamp", data="mnist", xi=grouped_xi(2, [0, 1]))  # its weights are, too: no Separate
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(write_report([tmp_path]).as_uri())
+
+    def share(plot):
+        page.wait_for_selector(f"#{plot} .main-svg")
+        return page.evaluate(
+            f"(p => p.querySelector('.main-svg').getBoundingClientRect().width / p.parentElement.clientWidth)({plot})"
+        )
+
+    assert min(share(plot) for plot in ("curves", "boxes", "gain")) > 0.9
+    page.select_option("#block", index=1)
+    assert min(share(plot) for plot in ("curves", "boxes", "xi")) > 0.9
+    page.close()
+
+
 def names(page, plot: str) -> list[str]:
     return page.evaluate(f"document.getElementById('{plot}').data.filter(each => each.name).map(each => each.name)")
 

@@ -31,9 +31,7 @@
   function drawCurves() {
     const outside = drawBands($("curves"), "curve", block.metric, block.higher);
     $("curves-note").textContent = `Mean over clients after each round. ${SPREAD}${outside}${whole() ? "" : AXIS}`;
-    const any = block.methods.some((method) => method.loss);
-    $("loss-figure").hidden = !any;
-    if (!any) return;
+    if ($("loss-figure").hidden) return;
     const left = drawBands($("loss"), "loss", "test loss (lower is better)", false);
     $("loss-note").textContent = `Mean loss on the clients' test samples, of the same models. ${SPREAD}${left}`;
   }
@@ -55,14 +53,11 @@
   }
 
   function drawRecovery() {
-    const any = block.methods.some((method) => method.recovery);
-    $("recovery-figure").hidden = !any;
-    if (any) drawBands($("recovery"), "recovery", "adjusted Rand index", true, [-0.15, 1.05]);
+    if (!$("recovery-figure").hidden) drawBands($("recovery"), "recovery", "adjusted Rand index", true, [-0.15, 1.05]);
   }
 
   function drawXi() {
     const withXi = block.methods.filter((method) => method.xi);
-    $("xi-figure").hidden = !withXi.length;
     if (!withXi.length) return;
     const method = withXi.find((each) => each.name === $("xi-method").value) ?? withXi[0];
     const xi = method.xi;
@@ -76,10 +71,17 @@
 
   function drawClients() {
     const method = chosen();
-    const gains = block.methods.some((each) => each.runs.some((run) => run.gain));
-    $("gain-figure").hidden = !gains;
-    if (gains) Clients.drawGains($("gain"), $("gain-note"), block, method, seed(), (name) => { location.hash = "client=" + encodeURIComponent(name); });
+    if (!$("gain-figure").hidden) Clients.drawGains($("gain"), $("gain-note"), block, method, seed(), (name) => { location.hash = "client=" + encodeURIComponent(name); });
     Clients.fillTable(block, method, seed());
+  }
+
+  // Before anything is drawn: a plot is as wide as its place is then, and without a neighbour that is the whole line.
+  function choosePlaces() {
+    const any = (known) => block.methods.some(known);
+    $("loss-figure").hidden = !any((method) => method.loss);
+    $("recovery-figure").hidden = !any((method) => method.recovery);
+    $("xi-figure").hidden = !any((method) => method.xi);
+    $("gain-figure").hidden = !any((method) => method.runs.some((run) => run.gain));
   }
 
   function drawMethods() {
@@ -90,6 +92,7 @@
 
   function drawOverview() {
     stale = false;
+    choosePlaces();
     Charts.fillLegend($("legend"), block.methods.map((method) => method.name), hidden, drawMethods, looks());
     drawMethods();
     drawXi();
