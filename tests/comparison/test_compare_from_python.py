@@ -182,7 +182,7 @@ def test_warnings_about_the_data_point_at_the_call():
         ({"seeds": "3"}, "seeds is '3'"),
         ({"seeds": [0, -1]}, "seed is -1"),
         ({"seeds": [2**64]}, "seed is 18446744073709551616"),
-        ({"against": "fedavg"}, "against"),
+        ({"against": "fedavg"}, "against is 'fedavg', which is not among the compared methods: these are separate, "),
         ({"grid": {"lr": 0.1}}, "expected a list of values"),
         ({"grid": {"lrr": [1, 2]}}, "did you mean 'lr'"),
         ({"grid": {"lr": [0.1, 0.2]}}, "validation= in Python"),

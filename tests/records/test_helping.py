@@ -63,7 +63,15 @@ def test_a_federation_writes_gaps_and_its_own_order():
             {"rank": 0.0},
             "Nobody differs measurably: those who have probed and are heard get their average; 1 keeps to itself.",
         ),
-        ([1.0], {"rank": 0.0}, "There is nobody to listen to: only one client has finished its probe."),
+        ([1.0, None], {"rank": 0.0}, "There is nobody to listen to: only one client has finished its probe."),
+        ([1.0], {"rank": 0.0}, "There is nobody to listen to: there is only one client."),
+        (
+            [1.04, 1.0, 1.0],  # a weight of 2 % for others, which rounds to 0.0 of them
+            {},
+            "Clients differ in 2 directions, and too much to help each other: everyone keeps to itself.",
+        ),
+        ([1.05, 1.0], {"rank": 1.0}, "Clients differ in 1 direction; noise is 31 % of what differs; 1 client"
+         " listens to 0.1 others on average, 1 keeps to itself."),
     ],
 )  # fmt: skip
 def test_the_sentence(effective, more, expected):

@@ -185,7 +185,8 @@ def test_a_grid_is_chosen_by_validation(fedamp_command):
     [
         (["--methods", "fedamp,nope"], "'nope'"),
         (["--seeds", "0"], "seeds is 0"),
-        (["--against", "nope"], "against"),
+        (["--against", "nope"], "against is 'nope', which is not among the compared methods: these are separate, "),
+        (["--against", "fedavq"], "'fedavq' (did you mean 'fedavg'?)"),
         (["--grid", "method.mu"], "expected NAME=VALUE,VALUE, say lr=0.01"),
         (["--grid", "method.sgima=1,2"], "did you mean 'sigma'"),
         (["--grid", "method.mu=1,2"], "--validation"),

@@ -224,6 +224,9 @@ def test_other_rows_in_the_same_record_are_refused(here, fedamp_command):
     code, _, err = fedamp_command("join", "run", "--data", "hospital-d.csv", "--rounds", 1)
     assert code == 2
     assert "holds another run: the data are not those that it learned from" in err
+    assert "(fedamp join --out, or out= in Python)" in err
+    code, _, err = fedamp_command("join", "run", "--data", "hospital-d.csv", "--rounds", 2)
+    assert (code, "rounds is 1 there and 2 here" in err, "fedamp run" in err) == (2, True, False)
 
 
 def test_an_interrupted_newcomer_goes_on(here, fedamp_command, monkeypatch):

@@ -65,8 +65,7 @@ def compare_command(
             (mine,) = compare.points_of(method, fixed, having)
             return compare.at_point(configured(preset, config, {**flags, "method": method}, []), mine)
 
-        if against is not None:
-            checks.one_of("against", against, names)
+        compare.check_against(against, names)
         first = flags.get("seed", RunConfig.seed)
         axes, render = compare.parse_axes(grid or [], having), renderer(format)
         planned = compare.plan(config_for, having, range(first, first + seeds), axes)

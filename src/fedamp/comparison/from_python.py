@@ -24,7 +24,7 @@ from fedamp.methods import METHODS, Method
 from fedamp.ranks.launched import is_leader
 from fedamp.ranks.team import from_leader, team
 from fedamp.records.against import keep_against
-from fedamp.runs.compare import Axis, Planned, axis_of, method_names, plan, play_all, settle
+from fedamp.runs.compare import Axis, Planned, axis_of, check_against, method_names, plan, play_all, settle
 from fedamp.runs.from_python import Choice, described
 from fedamp.runs.handed_over import HandedOver
 from fedamp.runs.watching.progress import Progress, shown, where
@@ -67,8 +67,7 @@ def compare(
     having = {name: _hyperparameters(name, own) for name in choices}
     axes = [axis_of(name, _values(name, values), having) for name, values in (grid or {}).items()]
     _check_model(axes, model)
-    if against is not None:
-        checks.one_of("against", against, choices)
+    check_against(against, list(choices))
     numbers = _numbers(seeds, base.seed)
     runs = plan(lambda name: replace(base, method=choices[name]), having, numbers, axes)
     check_effects([run.config for run in runs])

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ALONE = 1.01
-"""Effective clients, itself counted, up to which a client keeps to itself."""
+ALONE = 1.05
+"""Effective clients, itself counted, below which a client keeps to itself: the others would be rounded to 0.0."""
 FEW = 4
 """As many clients are named; of more there is only a count."""
 
@@ -50,14 +50,16 @@ def helping(lines: Sequence[Mapping[str, Any]]) -> Helping | None:
 def in_a_sentence(found: Helping, names: Sequence[str] | None = None) -> str:
     """Return what was found in a sentence or two, for people."""
     here = [value for value in found.effective if value is not None]
+    if len(found.effective) == 1:
+        return "There is nobody to listen to: there is only one client."
     if len(here) < 2:
         return "There is nobody to listen to: only one client has finished its probe."
     if not found.rank:
-        if min(here) > ALONE:
+        if min(here) >= ALONE:
             return "Nobody differs measurably: everyone gets the average."
         return f"Nobody differs measurably: those who have probed and are heard get their average; {_alone(here)}."
     first = f"Clients differ in {_count(found.rank, 'direction')}{_small(found)}"
-    listening = [value - 1 for value in here if value > ALONE]
+    listening = [value - 1 for value in here if value >= ALONE]
     if not listening:
         parts = [first, "and too much to help each other: everyone keeps to itself"]
         return f"{', '.join(parts)}.{_opposites(found, names)}"
@@ -85,7 +87,7 @@ def _small(found: Helping) -> str:
 
 
 def _alone(here: Sequence[float]) -> str:
-    number = sum(value <= ALONE for value in here)
+    number = sum(value < ALONE for value in here)
     return f"{number} {'keeps to itself' if number == 1 else 'keep to themselves'}"
 
 

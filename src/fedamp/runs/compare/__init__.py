@@ -5,6 +5,7 @@ from fedamp.runs.compare.grid import Axis, at_point, axis_of, parse_axes, points
 from fedamp.runs.compare.planning import (
     PLAN,
     Planned,
+    check_against,
     digest,
     effort,
     hyperparameters,
@@ -20,6 +21,7 @@ __all__ = [
     "Planned",
     "at_point",
     "axis_of",
+    "check_against",
     "check_possible",
     "choose",
     "digest",

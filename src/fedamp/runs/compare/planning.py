@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +49,18 @@ def method_names(text: str) -> list[str]:
     for name in names:
         checks.one_of("method", name, [*METHODS, *words, *(group.replace(" ", "-") for group in GROUPS)])
     return list(dict.fromkeys(["separate", *names]))
+
+
+def check_against(against: str | None, names: Sequence[str]) -> None:
+    """Raise unless the method that p compares with is one of those that are compared."""
+    if against is None or against in names:
+        return
+    near = [] if against in METHODS else difflib.get_close_matches(str(against).lower(), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise UserError(
+        f"against is {against!r}{hint}, which is not among the compared methods: these are {', '.join(names)}; choose "
+        "one of them, or compare it too (--methods, or methods= in Python)"
+    )
 
 
 def hyperparameters(names: Iterable[str]) -> dict[str, list[str]]:

@@ -69,6 +69,7 @@ def join(
         # The next number after all that were dealt: its random numbers are nobody else's.
         material = newcomer_material(source, config, data, name, source.config.clients)
         folder = None if out is None else RunFolder(Path(out), inputs_of(config, material, given, source.method))
+        _check_free(folder, config)
         last = source.last.to(device_of(config.device))
         joining = Joining(source.method, last.server, last.k, tuple(source.members))
         setup = assemble(config, material, given, joining, own=own, together=False)  # its samples may define no score
@@ -119,6 +120,15 @@ def _name(name: str | None, data: str | Path | Sequence[Any], members: Sequence[
     if name in members:
         raise UserError(f"the run has a client {name!r} already; give the newcomer another name (--name)")
     return name
+
+
+def _check_free(folder: RunFolder | None, config: RunConfig) -> None:
+    """Raise if there is another record in the folder; the run's own error would speak of `fedamp run`."""
+    if folder is not None and folder.begun and (what := folder.differences(config.to_dict())):
+        raise UserError(
+            f"{folder.path} holds another run: {'; '.join(what)}. It stays as it is; give another folder for this "
+            "newcomer (fedamp join --out, or out= in Python)"
+        )
 
 
 def _config(
