@@ -19,6 +19,7 @@ pytest.importorskip("pooch")
 from fedamp.data.published.catalogue import File, Source
 from fedamp.data.published.download import fetch
 from fedamp.data.published.status import check
+from fedamp.errors import UserError
 
 LABELS = gzip.compress(b"\0\0\x08\x01\0\0\0\x03" + bytes([1, 2, 3]), mtime=0)
 PIXELS = gzip.compress(b"\0\0\x08\x03\0\0\0\x01\0\0\0\x64\0\0\0\x64" + bytes(range(100)) * 100, mtime=0)
@@ -235,6 +236,14 @@ def test_no_server(tmp_path, server, plain):
     gone = Server()
     gone.close()
     fails(tmp_path, {"some": replace(plain["some"], url=gone.url)}, f"{gone.url}labels.gz could not be .*refused")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "https://127.0.0.1:1/", "https://nowhere.invalid/"])
+def test_without_a_connection_the_cause_is_told_without_its_wrapping(tmp_path, url):
+    listed = (File("labels.gz", "idx", sha256(LABELS), len(LABELS)),)
+    with pytest.raises(UserError, match=r"could not be fetched \(no connection: [^:<>]+\); try again") as error:
+        fetch("some", tmp_path, progress=False, sources={"some": Source(url, listed, "free")})
+    assert "Pool" not in str(error.value)
 
 
 def test_an_archive_gives_the_wanted_members_alone(tmp_path, server, packed):

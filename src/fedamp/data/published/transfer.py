@@ -30,7 +30,16 @@ def retrieve(url: str, checksum: str, limit: int, folder: Path, progress: bool) 
         downloader = Download(limit, progress)
         return Path(pooch.retrieve(url, checksum or None, fname=file, path=folder, downloader=downloader))
     except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
-        raise TransferError(str(error)) from None
+        raise TransferError(_cause(error) if isinstance(error, requests.ConnectionError) else str(error)) from None
+
+
+def _cause(error: BaseException) -> str:
+    """Return why there is no connection: what lies below the texts that requests and urllib3 wrap around it."""
+    below = [getattr(error, "reason", None), *error.args, error.__cause__]
+    inner = next((each for each in below if isinstance(each, BaseException)), None)
+    if inner is not None:
+        return _cause(inner)
+    return f"no connection: {getattr(error, 'strerror', None) or error}"
 
 
 class TransferError(Exception):
