@@ -18,6 +18,7 @@ from fedamp.data import DATA, load_data
 from fedamp.data.clients import Clients
 from fedamp.data.given.samples import Given
 from fedamp.data.partition import make_setting
+from fedamp.data.silos.extremes import extreme_warnings
 from fedamp.data.silos.files.table import Wanted
 from fedamp.data.silos.one_line import listed
 from fedamp.data.silos.raw import RawSilo
@@ -200,8 +201,8 @@ def _of_silos(config: RunConfig, silos: Sequence[RawSilo], agreed: Schema | None
         )
     task = config.task if agreed is None else agreed.task
     noticed = silo_warnings(silos, schema, task)
-    if agreed is None:  # whoever agreed on a schema was asked about such columns
-        noticed += identifier_warnings(silos)
+    if agreed is None:  # whoever agreed on a schema was asked about such columns, and it scales by other rows
+        noticed += [*identifier_warnings(silos), *extreme_warnings(silos, schema)]
     return replace(material, warnings=(*_left_out(silos), *noticed, *material.warnings))
 
 
