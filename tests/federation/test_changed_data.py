@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from fedamp.data.clients import Clients
+from fedamp.data.silos.leaving import MIN_COUNT
 from fedamp.data.silos.read import read_silo
 from fedamp.federation.silo.app import LOG
 from fedamp.federation.silo.known_rows import FILE, KnownRows
+from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire import reply_form
 from fedamp.federation.wire.allowed_metrics import DATA_CHANGED, metric_names
 from fedamp.federation.wire.encoding import RefusedError
@@ -69,6 +71,41 @@ def test_a_lost_reply_does_not_lose_the_word(local):
     record = local.serve(rounds=4)
     assert record.state.standings[record.keys[0]].data_changed == 3
     assert "silo-0: its data changed in round 3" in (local.folder / "record/log.txt").read_text()
+
+
+def test_a_silo_of_hardly_any_rows_sends_no_model_until_its_file_is_whole_again(local):
+    """A half-written export: a model of one sample is that sample."""
+    local.serve()
+    house, path = local.houses[1], local.paths[1]
+    whole = path.read_bytes()
+    keep(path, np.r_[:4])
+    local.serve(rounds=4)
+    log = (house.folder / LOG).read_text()
+    assert "not taking part: too few training samples in" in log
+    assert f"expected at least {MIN_COUNT}" in log
+    assert "round 3:" not in log
+    assert "the data has changed" not in log
+    assert "silo-1 refuses: it has too few samples to train on" in (local.folder / "record/log.txt").read_text()
+    path.write_bytes(whole)
+    local.serve(rounds=5)
+    assert "round 5:" in (house.folder / LOG).read_text()
+    assert "the data has changed" not in (house.folder / LOG).read_text()
+
+
+@pytest.mark.parametrize("trained_on", [MIN_COUNT - 1, MIN_COUNT])
+def test_the_limit_is_that_of_training_samples(local, trained_on):
+    """Rows that are held out are none to train on."""
+    path = local.paths[0]
+    train, _ = inputs(local.houses[0])
+    raw, schema = read_silo(path), local.plan.schema
+    shown = (raw.x - np.array(schema.shift)) / np.array(schema.scale)
+    used = np.array([tuple(np.float32(row).tolist()) in train for row in shown])
+    keep(path, np.concatenate([np.flatnonzero(~used), np.flatnonzero(used)[:trained_on]]))
+    if trained_on < MIN_COUNT:
+        with pytest.raises(UnwillingError, match=f"too few training samples in .*: {trained_on}; expected at least"):
+            local.houses[0].open(None)
+    else:
+        assert local.houses[0].open(None).samples == trained_on
 
 
 def test_only_a_round_number_travels(local):

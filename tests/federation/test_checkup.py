@@ -17,6 +17,7 @@ from fedamp.config import RunConfig
 from fedamp.config.reply_limits import Rules
 from fedamp.data.silos.read import read_silo
 from fedamp.data.silos.schema import make_schema
+from fedamp.errors import UserError
 from fedamp.federation import provision
 from fedamp.federation.plan import Plan
 from fedamp.federation.processes import ports
@@ -38,6 +39,10 @@ def test_a_silo_finds_its_faults_before_it_goes_online(fedamp_command, federatio
     assert "shape (5,)" in faults(other)["data"]
     np.savez(other, x=np.zeros((1, 4), np.float32), y=np.zeros(1, int))
     assert "held" in faults(other)["model"]
+    np.savez(other, x=np.arange(16, dtype=np.float32).reshape(4, 4), y=np.arange(4) % 3)
+    assert "too few training samples" in faults(other)["model"]
+    with pytest.raises(UserError, match="too few training samples"):  # what `silo up` begins with
+        checkup.check_quickly(bundle, other)
 
     (bundle / "key").chmod(0o644)
     notes = {found.what: found.note for found in checkup.check(bundle, data, offline=True)}

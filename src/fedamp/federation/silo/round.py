@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedamp.data.silos.leaving import MIN_COUNT
 from fedamp.federation.plan import SiloConfig, disagreement
 from fedamp.federation.silo import alone, diary, kept_models
 from fedamp.federation.silo.kept_replies import Answer, KeptReplies
@@ -287,4 +288,11 @@ def open_silo(
     except DataError as error:
         raise UnwillingError("its data can't be read", f"the data in {data} can't be used: {error}") from None
     ledger = PrivacyLedger(folder) if private else None
-    return Silo(silo_config, setup, Memory(folder / MEMORY), folder / "models", KnownRows(folder / FILE), ledger)
+    silo = Silo(silo_config, setup, Memory(folder / MEMORY), folder / "models", KnownRows(folder / FILE), ledger)
+    if silo.samples < MIN_COUNT:  # a model of so few tells what they hold, as means of so few do
+        raise UnwillingError(
+            "it has too few samples to train on",
+            f"too few training samples in {data}: {silo.samples}; expected at least {MIN_COUNT}, as a model of fewer "
+            "tells what they hold; if a file is only half written, the silo goes on when it is whole",
+        )
+    return silo
