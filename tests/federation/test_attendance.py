@@ -51,6 +51,26 @@ def test_who_is_there_before_a_round_can_begin_is_seen(tmp_path, monkeypatch):
     assert looks[-1]["silo-1"] == ("in", True)
 
 
+def test_who_left_before_the_server_was_started_again_is_not_called_in(tmp_path, monkeypatch):
+    """The page and the table say what the log says: nobody is here."""
+    monkeypatch.setattr(attendance, "POLL", 0.0)
+    monkeypatch.setattr(attendance, "STATUS", 0.0)
+    data, looks = write_silos(tmp_path / "data"), []
+    local = Local(tmp_path, plan_of(data, rounds=2), data, Rules(min_silos=2))
+    local.serve(rounds=1)
+
+    def online():
+        status = json.loads((tmp_path / "record/status.json").read_text())
+        looks.append((status["state"], [silo["state"] for silo in status["silos"]]))
+        return [] if len(looks) < 3 else [0] if len(looks) < 5 else [0, 1, 2]
+
+    local.online = online
+    local.serve()
+    assert ("waiting", ["away"] * 3) in looks
+    assert ("waiting", ["in", "away", "away"]) in looks
+    assert all(silo["state"] == "in" for silo in json.loads((tmp_path / "record/status.json").read_text())["silos"])
+
+
 def test_what_a_silo_receives_in_the_end_is_of_the_last_round_though_it_missed_some(tmp_path):
     data = write_silos(tmp_path / "data")
     there = {1: [0, 1, 2], 2: [0, 1], 3: [0, 1], 4: [0, 1, 2]}

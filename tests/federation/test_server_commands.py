@@ -34,6 +34,19 @@ def test_status_shows_who_is_in(fedamp_command, federation):
     assert "is not a federation" in fedamp_command("federation", "status", "elsewhere")[2]
 
 
+@pytest.mark.parametrize(("state", "shown"), [("running", "away"), ("waiting", "away"), ("finished", "in")])
+def test_without_a_server_nobody_is_in(fedamp_command, federation, state, shown):
+    """A finished federation is another matter: its silos were in to the end."""
+    silo = {"name": NAMES[0], "number": 0, "state": "in", "samples": 7, "strikes": 0, "seen": "2030-01-01T00:00:00"}
+    said = {"state": state, "round": 4, "rounds": 9, "updated": "2030-01-02T00:00:00", "silos": [silo]}
+    (federation / "record").mkdir()
+    (federation / "record/status.json").write_text(json.dumps(said))
+    _, out, _ = fedamp_command("federation", "status", federation)
+    assert re.search(rf"{NAMES[0]}\W+{shown}\W+2030-01-01", out)
+    told = json.loads(fedamp_command("federation", "status", federation, "--json")[1])
+    assert told["silos"][0]["state"] == shown
+
+
 def test_a_reason_from_elsewhere_can_not_break_the_status(federation, fedamp_command):
     (federation / "record").mkdir()
     silo = {"name": "a", "state": "missing", "since": 2, "samples": 3, "strikes": 1, "reason": "[/red] gone [link=x]"}

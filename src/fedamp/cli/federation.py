@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_fields
 from fedamp.cli.run import Config
@@ -199,13 +199,15 @@ def federation_status(folder: Folder, as_json: AsJson = False) -> None:
     say(f"{said.get('state', '?')}: round {said.get('round', '?')} of {said.get('rounds', '?')}, {said.get('updated')}")
     silos = said.get("silos", [])
     other = ["version"] if any(silo.get("version") for silo in silos) else []  # that silos run, if not the server's
-    table = Table("silo", "state", "since round", *other, "samples", "bad replies", "reason")
+    whole = (Column(name, no_wrap=True) for name in ("silo", "state"))
+    table = Table(*whole, "since round", Column("last seen", min_width=10), *other, "samples", "bad replies", "reason")
     for silo in silos:
         since = " ".join(str(silo[key]) for key in ("since", "since_time") if silo.get(key) is not None)
         changed = f"its data changed in round {silo['data_changed']}" if silo.get("data_changed") else None
         withheld = f"scores {WITHHELD}" if silo.get("withholds") else None
         silo["reason"] = "; ".join(filter(None, [silo.get("reason"), changed, withheld]))
-        shown = (silo.get("name"), silo.get("state"), since, *(silo.get(key) for key in (*other, *COUNTS)))
+        seen = (silo.get("seen") or "")[:16].replace("T", " ")
+        shown = (silo.get("name"), silo.get("state"), since, seen, *(silo.get(key) for key in (*other, *COUNTS)))
         table.add_row(*("" if value is None else str(value) for value in shown))
     out.print(table)
 

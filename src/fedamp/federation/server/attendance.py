@@ -113,6 +113,7 @@ class Attendance:
         online = {identity_of(node): node for node in grid.get_nodes()}
         nodes = {who: node.node_id for who, node in online.items()}
         self.connected = {who: node.last_activated_at for who, node in online.items()}
+        self.state.online = set(online)
         for who in self.names:
             if who in nodes:
                 self.state.standing(who).seen = now()

@@ -20,6 +20,7 @@ from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes import launch, locks, logs
 from fedamp.federation.processes.waiting import wait_until
 from fedamp.federation.server.place import Place, place_of
+from fedamp.federation.server.silo_states import AWAY, PRESENT
 from fedamp.files import read_json
 
 STOPPED = 60.0  # seconds to wait for
@@ -86,10 +87,19 @@ def _passing_on(log: Path, say: Say) -> Iterator[None]:
 
 
 def status(folder: Path) -> tuple[int | None, Mapping[str, Any]]:
-    """Return the process of `up`, if there is one, and the status that the server app last wrote."""
+    """Return the process of `up`, if there is one, and the status that the server app last wrote.
+
+    Without that process no silo is connected, whatever was written; what a finished federation ended with stays true.
+    """
     place = place_of(folder)
     written = read_json(place.record / "status.json") or {}
-    return locks.holder(place.lock), written
+    pid = locks.holder(place.lock)
+    if pid is None and (silos := written.get("silos")) and written.get("state") != "finished":
+        written = {
+            **written,
+            "silos": [{**each, "state": AWAY} if each.get("state") in PRESENT else each for each in silos],
+        }
+    return pid, written
 
 
 def stop(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from fedamp.federation.plan_files import read_federation
 from fedamp.federation.processes.logs import tail
 from fedamp.federation.server.overview import Seen, overview, played, see
 from fedamp.federation.server.place import place_of
+from fedamp.federation.server.silo_states import PRESENT
 from fedamp.federation.watch.metrics import server_metrics
 from fedamp.federation.watch.page import Look, View
 from fedamp.federation.watch.words import duration, score_text, series
@@ -47,7 +48,7 @@ def look(folder: Path) -> Look:
     helps = None
     if seen.trial is not None and (helping := read_helping(seen.trial)) is not None:
         helps = part_of("", helping, client_names(seen.trial))
-    here = sum(silo["state"] in ("in", "here") for silo in found["silos"])
+    here = sum(silo["state"] in PRESENT for silo in found["silos"])
     values = {
         "lead": _lead(found, here),
         "terms": _terms(seen, found),

@@ -21,6 +21,7 @@ from fedamp.federation.moments import now
 from fedamp.federation.plan import Federation, Member
 from fedamp.federation.processes import rotation
 from fedamp.federation.server.observer import PlayedRound
+from fedamp.federation.server.silo_states import AWAY, PRESENT
 from fedamp.federation.server.state import ServerState
 from fedamp.federation.wire.allowed_metrics import withholds
 from fedamp.federation.wire.encoding import one_line
@@ -72,11 +73,11 @@ class OperatorFiles:
             "rounds": self.federation.plan.config.rounds,
             "updated": now(),
             "last_round": self.state.counted_at,
-            "silos": [self._silo(member) for member in self.federation.members],
+            "silos": [self._silo(member, waits=state in ("waiting", "paused")) for member in self.federation.members],
         }
         write_whole(self.folder / STATUS, (json.dumps(value, indent=2) + "\n").encode())
 
-    def _silo(self, member: Member) -> dict[str, Any]:
+    def _silo(self, member: Member, waits: bool) -> dict[str, Any]:
         standing = self.state.standings.get(member.key)
         if standing is None:
             return {"name": member.name, "number": member.number, **NEVER}
@@ -90,6 +91,8 @@ class OperatorFiles:
             word = "not let in" if standing.reason else "here" if standing.samples else "never came"
         else:
             word = "in" if standing.since is None else "refuses" if standing.refuses else "missing"
+        if waits and word in PRESENT and member.key not in self.state.online:  # no round is there to find it missing
+            word = AWAY
         return {
             "name": member.name,
             "number": member.number,

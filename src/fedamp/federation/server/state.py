@@ -76,6 +76,7 @@ class ServerState:
     message: Message = field(default_factory=dict)  # what that round sends, a row for each of `order`
     counted_at: str | None = None  # when the last round that counts ended
     choice: Candidate | None = None  # what held-out samples have chosen for all silos so far: they are told
+    online: set[str] = field(default_factory=set)  # who was connected at the last look
 
     def __post_init__(self) -> None:
         _, self.reply_like = reply_form.templates(self.method, self.first)

@@ -16,7 +16,7 @@ from fedamp.federation.moments import seconds_of
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-STATES = ("in", "here", "missing", "refuses", "out", "not let in", "set aside", "removed", "never came")
+STATES = ("in", "here", "away", "missing", "refuses", "out", "not let in", "set aside", "removed", "never came")
 """States that are always counted, so that a series does not end when nobody is in it."""
 
 
