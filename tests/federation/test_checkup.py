@@ -1,12 +1,16 @@
 """What `silo check` finds before a silo goes online."""
 
+import errno
 import gzip
 import http.server
 import json
+import os
+import re
 import ssl
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +89,25 @@ def test_a_silo_has_its_table_in_any_kind_of_file(tmp_path, kind):
     found = list(checkup.check(tmp_path / "fed" / "bundles" / "a", data, offline=True))
     assert [each.fault for each in found if each.fault] == []
     assert "30 rows" in next(each.note for each in found if each.what == "data")
+
+
+def test_a_disk_without_room_for_models_is_told(federation, tmp_path, monkeypatch):
+    bundle, data = federation / "bundles" / NAMES[0], silo_data(tmp_path / "own.npz")
+
+    def disk() -> checkup.Finding:
+        return next(found for found in checkup.check(bundle, data, offline=True) if found.what == "disk")
+
+    assert "MB are free" in disk().note
+    assert not [path for path in bundle.iterdir() if path.name.startswith("tmp")]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkup.shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
+        assert re.search(r"has 0\.0 MB free, and rounds need 1\.\d MB: 20 models of", disk().fault)
+    monkeypatch.setattr(checkup.tempfile, "TemporaryFile", unwritable)
+    assert "can't be written (No space left on device)" in disk().fault
+
+
+def unwritable(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_server_that_is_away_or_another_is_told(tmp_path):

@@ -1,5 +1,8 @@
 """What a silo writes down for programs to read: in order, whole, and never the reason for a lost round."""
 
+import errno
+import os
+
 from fedamp.federation.silo import diary
 from federation.watched import Watched
 
@@ -28,6 +31,38 @@ def test_a_disk_that_can_not_be_written_does_not_end_a_round(tmp_path):
     diary.note_refusal(tmp_path / "file", "public", "private")
     diary.note_connection(tmp_path / "file", "connected")
     assert diary.rounds(tmp_path / "file") == []
+
+
+def test_a_line_needs_room_for_itself_alone(tmp_path, monkeypatch):
+    """On a disk that is nearly full the file can't be written anew, and one line more can."""
+    diary.note_round(tmp_path, 1, "accuracy", METRICS)
+    monkeypatch.setattr(diary, "write_whole", full)
+    diary.note_round(tmp_path, 2, "accuracy", METRICS)
+    assert [line["round"] for line in diary.rounds(tmp_path)] == [1, 2]
+    assert diary.new_fault(tmp_path) == ""
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_that_rounds_can_not_be_written_down_is_said_once(tmp_path, monkeypatch):
+    watched = Watched(tmp_path, ["a", "b", "c"], rounds=1)
+    watched.play()
+    run = watched.bundle(0) / "run"
+    add, begun = diary._add, []
+
+    def broken(path, *rest):
+        begun.append(path)
+        return full() if path.parent == run and len(begun) <= 6 else add(path, *rest)
+
+    monkeypatch.setattr(diary, "_add", broken)
+    watched.serve(rounds=5)
+    log = (run / "log.txt").read_text()
+    assert log.count("rounds.jsonl can't be written (No space left on device); make room") == 1
+    assert "rounds.jsonl" not in (watched.bundle(1) / "run/log.txt").read_text()
+    assert diary.rounds(run)[-1]["round"] == 6
+    assert run not in diary._FAULTS
 
 
 def test_the_last_refusals_are_kept(tmp_path, monkeypatch):

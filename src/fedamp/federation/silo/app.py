@@ -196,6 +196,8 @@ def _train(silo: Silo, house: House, message: Message) -> RecordDict:
     if not repeated or house.privacy.uncounted():
         house.ledger.count()  # before anything leaves the silo
     house.log(f"round {k}: {_score_text(silo, metrics)}, trained in {metrics['train-seconds']:.1f} s")
+    if fault := diary.new_fault(house.folder):
+        house.log(f"round {k}: {fault}; make room: until then `fedamp silo status` stays at an older round")
     _log_privacy(silo, house, k)
     _log_alone(silo, house, k, received)
     if (trained := house.ledger.trained) == house.max_rounds:

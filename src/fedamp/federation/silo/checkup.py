@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +28,10 @@ from fedamp.federation.silo.privacy_words import NOTHING_PROMISED, summary
 
 FILES = (SILO, SCHEMA, "ca.crt")
 AHEAD, BEHIND = 5.0, 300.0  # seconds by which Flower lets a silo's clock differ; the Date header has whole ones
+
+ROOM = 20
+"""Models that there must be room for: those of a few rounds, and what is remembered between them."""
+LINES, MEGA = 1 << 20, 1e6  # bytes: of logs and other lines; of a MB
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ def check(bundle: Path, data: Path, offline: bool = False, wishes: Wishes = NO_W
     yield readable
     if not readable.fault:
         yield _try("model", lambda: _model(silo_config, bundle, data))
+        yield _try("disk", lambda: _disk(silo_config, bundle, data))
     if not readable.fault and wishes.private:
         yield _try("privacy", lambda: _promised(silo_config, bundle, data, wishes))
     if not offline:
@@ -136,6 +143,28 @@ def _model(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
     choose = f", {len(validation[0])} to choose by" if validation else ""
     text = f"{silo_config.plan.config.model.name}; {silo.samples} samples to train on, {held} to test{choose}"
     return "; ".join([text, *(f"warning: {line}" for line in silo.setup.warnings)])
+
+
+def _disk(silo_config: SiloConfig, bundle: Path, data: Path) -> str:
+    """Return how much room there is for what rounds write: memory, models, logs."""
+    from fedamp.federation.silo.round import open_silo
+
+    folder = bundle / "run" if (bundle / "run").is_dir() else bundle
+    model = open_silo(silo_config, data, bundle / "run").setup.w.params.nbytes
+    needed, free = ROOM * model + LINES, shutil.disk_usage(folder).free
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"0" * LINES)
+    except OSError as error:
+        raise UserError(
+            f"{folder} can't be written ({error.strerror or error}); make room, or let it be yours"
+        ) from None
+    if free < needed:
+        raise UserError(
+            f"{folder} has {free / MEGA:.1f} MB free, and rounds need {needed / MEGA:.1f} MB: {ROOM} models of "
+            f"{model / MEGA:.1f} MB, and logs; make room"
+        )
+    return f"{folder} can be written, {free / MEGA:.0f} MB are free"
 
 
 def _privacy(bundle: Path) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from fedamp.records.summaries import finite
 ROUNDS, REFUSALS, CONNECTION = "rounds.jsonl", "refusals.jsonl", "connection.json"
 KEPT = 100
 """Refusals that are kept."""
+_FAULTS: dict[Path, str] = {}
+"""Why a silo's rounds can't be written down, as long as they can't; "" when its operator was told."""
 
 
 def note_round(folder: Path, k: int, metric: str, metrics: Mapping[str, float], ended: bool = False) -> None:
@@ -48,10 +50,39 @@ def note_round(folder: Path, k: int, metric: str, metrics: Mapping[str, float], 
         "samples": {on: int(metrics[name]) for on, name in counts.items() if name in metrics},
         "train_seconds": finite(metrics.get("train-seconds")),
     }
-    with contextlib.suppress(OSError):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        before = [each for each in rounds(folder) if each["round"] < k]
-        write_whole(folder / ROUNDS, "".join(json.dumps(each) + "\n" for each in [*before, line]).encode())
+        _add(folder / ROUNDS, rounds(folder), line)
+    except OSError as error:
+        _FAULTS.setdefault(folder, f"{folder / ROUNDS} can't be written ({error.strerror or error})")
+    else:
+        _FAULTS.pop(folder, None)
+
+
+def _add(path: Path, lines: Sequence[Mapping[str, Any]], line: Mapping[str, Any]) -> None:
+    """Add a round's line; written anew is the file only if it does not go on from there.
+
+    On a disk that is nearly full there is room for a line more where there is none for all of them.
+    """
+    known = path.read_bytes() if path.exists() else b""
+    before = [each for each in lines if each["round"] < line["round"]]
+    if len(before) == known.count(b"\n") and known[-1:] in (b"", b"\n"):  # nothing is replaced, nothing was cut off
+        with path.open("ab") as file:
+            file.write(_text([line]))
+    else:
+        write_whole(path, _text([*before, line]))
+
+
+def _text(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(each) + "\n" for each in lines).encode()
+
+
+def new_fault(folder: Path) -> str:
+    """Return why rounds can't be written down, once; "" if they can, or if it was returned before."""
+    fault = _FAULTS.get(folder, "")
+    if fault:
+        _FAULTS[folder] = ""
+    return fault
 
 
 def note_refusal(folder: Path, public: str, private: str) -> None:
@@ -62,7 +93,7 @@ def note_refusal(folder: Path, public: str, private: str) -> None:
         before = refusals(folder)
         number = before[-1]["number"] + 1 if before else 1
         lines = [*before, {"number": number, "time": now(), "told": public, "reason": reason}][-KEPT:]
-        write_whole(folder / REFUSALS, "".join(json.dumps(each) + "\n" for each in lines).encode())
+        write_whole(folder / REFUSALS, _text(lines))
 
 
 def note_connection(folder: Path, state: str, reason: str = "") -> None:
