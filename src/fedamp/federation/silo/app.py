@@ -9,6 +9,7 @@ as it is: its text might hold what must not leave the silo.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import sys
 import time
@@ -39,6 +40,7 @@ from fedamp.rows import Message as Received
 
 RUN = "run"  # of a bundle: what the silo writes
 LOG = "log.txt"
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, in full or for this user, or not to be written
 _LAST_LINE: dict[Path, str] = {}  # of each silo's log, as long as this process lives
 
 
@@ -135,9 +137,17 @@ def _answer(message: Message, context: Context, find: Callable[[Context], House]
         content = _refusal(error.public, house, str(error), error.newest)
     except RefusedError as error:
         content = _refusal("it can't use the server's message", house, f"the server's message can't be used: {error}")
-    except Exception:  # whatever a model or a disk does
-        content = _refusal("it failed; its own log says why", house, f"an unexpected error\n{traceback.format_exc()}")
+    except Exception as error:  # whatever a model or a disk does
+        content = _refusal("it failed; its own log says why", house, _failure(error, house))
     return Message(content, reply_to=message)
+
+
+def _failure(error: Exception, house: House | None) -> str:
+    """Return why the silo failed: of a disk in a line, of anything else all that a programmer needs."""
+    if isinstance(error, OSError) and error.errno in DISK:
+        where = error.filename or (house.folder if house else "its folder")
+        return f"can't write {where}: {error.strerror}; make room, or let it be written to: then the silo goes on"
+    return f"an unexpected error\n{traceback.format_exc()}"
 
 
 def _refusal(public: str, house: House | None, private: str, newest: int | None = None) -> RecordDict:
