@@ -1,15 +1,19 @@
 """What the live pages, `status --json` and the metrics say, and what a silo's must not say."""
 
 import json
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedamp.federation.processes import locks
 from fedamp.federation.server import live as server_live
+from fedamp.federation.server import overview as server_overview
 from fedamp.federation.server import recovery
 from fedamp.federation.server.overview import overview, see
+from fedamp.federation.silo import diary
 from fedamp.federation.silo import live as silo_live
+from fedamp.federation.silo import overview as silo_overview
 from fedamp.federation.watch import page
 from federation.provisioned import NAMES
 from federation.watched import Watched
@@ -100,6 +104,39 @@ def test_refused_replies_are_counted_over_restarts(tmp_path):
     assert before["last_round"] <= after["last_round"]
     record.begin()
     assert overview(see(tmp_path))["last_round"] == after["last_round"]
+
+
+@pytest.mark.parametrize(
+    ("state", "up", "left"),
+    [
+        ("running", True, 6.0), ("paused", True, None), ("waiting", True, None), ("running", False, None),
+        ("finished", False, 0.0),
+    ],
+)  # fmt: skip
+def test_the_time_left_is_told_only_while_rounds_are_played(state, up, left):
+    assert server_overview._left(state, up, 2.0, 3) == left
+
+
+def test_a_silo_tells_how_long_short_rounds_take_and_no_time_left_while_none_is_played(tmp_path, monkeypatch):
+    made = Watched(tmp_path, NAMES, rounds=500)
+    made.serve(rounds=3)
+    bundle = made.bundle(0)
+    rounds = bundle / "run" / diary.ROUNDS
+    rounds.write_text("".join(rounds.read_text().splitlines(keepends=True)[:3]))  # they have not ended
+    diary.note_connection(bundle / "run", "connected")
+    monkeypatch.setattr(silo_overview.locks, "holder", lambda path: 1234)
+    found = silo_overview.overview(bundle)
+    assert 0 < found["round_seconds"] < 60
+    assert found["seconds_left"] == pytest.approx(found["round_seconds"] * 497)
+    assert " left" in silo_live.look(bundle).values["lead"]
+    later = time.time() + 120  # the server waits for others, or this silo is out
+    with monkeypatch.context() as patch:
+        patch.setattr(silo_overview.time, "time", lambda: later)
+        assert silo_overview.overview(bundle)["seconds_left"] is None
+    diary.note_connection(bundle / "run", "trying again")
+    assert silo_overview.overview(bundle)["seconds_left"] is None
+    lines = [{**line, "time": "2030-01-01T00:00:00+00:00"} for line in diary.rounds(bundle / "run")]
+    assert silo_overview._pace(lines) is None  # whole seconds, as they were written before: not known is not 0
 
 
 def test_a_silo_that_was_removed_is_in_no_mean(tmp_path):

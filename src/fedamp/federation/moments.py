@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 
-def now() -> str:
-    """Return this moment, as in 2026-11-15T12:44:19+01:00."""
-    return datetime.now().astimezone().isoformat(timespec="seconds")
+def now(timespec: str = "seconds") -> str:
+    """Return this moment, as in 2026-11-15T12:44:19+01:00; with "milliseconds" so that short times can be told."""
+    return datetime.now().astimezone().isoformat(timespec=timespec)
 
 
 def seconds_of(moment: str | None) -> float | None:

@@ -82,7 +82,7 @@ def overview(seen: Seen) -> dict[str, Any]:
         "updated": said.get("updated"),
         "last_round": said.get("last_round"),
         "round_seconds": pace,
-        "seconds_left": None if pace is None else pace * max(0, rounds - k),
+        "seconds_left": _left(said.get("state"), seen.pid is not None, pace, rounds - k),
         "min_silos": seen.federation.rules.min_silos,
         "metric": metric,
         "mean": sum(known.values()) / len(known) if known else None,
@@ -92,6 +92,13 @@ def overview(seen: Seen) -> dict[str, Any]:
         "warnings": [] if seen.trial is None else seen.trial.warnings,
         "silos": silos,
     }
+
+
+def _left(state: str | None, up: bool, pace: float | None, rounds: int) -> float | None:
+    """Return the seconds that the rounds to come will take; None while nothing says when they will be played."""
+    if state == "finished":
+        return 0.0
+    return pace * max(0, rounds) if pace is not None and up and state == "running" else None
 
 
 def played(run: RunRecord | None) -> Sequence[Mapping[str, Any]]:

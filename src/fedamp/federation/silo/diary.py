@@ -43,7 +43,7 @@ def note_round(folder: Path, k: int, metric: str, metrics: Mapping[str, float], 
     counts = {"train": "num-examples", "test": "num-test", "validation": "num-validation"}
     line = {
         "round": k,
-        "time": now(),
+        "time": now("milliseconds"),  # a round may take less than a second
         "ended": ended,
         "metric": metric,
         **{on: by for on, by in scores.items() if by},

@@ -6,6 +6,7 @@ from 0 to 1, or errors (RMSE) in the target's unit. Moments have their time zone
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedamp.federation.silo.privacy_words import in_numbers, status_text
 from fedamp.files import read_json
 
 RECENT = 5
+PAUSE, LATE = 60.0, 5  # seconds, and times that a round takes, after which the next one is not on its way
 RUN = "run"
 
 
@@ -35,6 +37,15 @@ def overview(bundle: Path) -> dict[str, Any]:
     pid, connection = locks.holder(run / "up.lock"), read_json(run / diary.CONNECTION) or {}
     training = [line["train_seconds"] for line in trained[-RECENT:] if line.get("train_seconds") is not None]
     pace, k = _pace(trained), trained[-1]["round"] if trained else 0
+    privacy = _privacy(run)
+    spent = privacy is not None and privacy["rounds_left"] == 0
+    playing = (
+        pid is not None
+        and connection.get("state") == "connected"
+        and not spent
+        and not last.get("ended")
+        and _recent(trained, pace)
+    )
     # The server may have been given more rounds than this bundle knows of.
     rounds = config.plan.config.rounds if k <= config.plan.config.rounds else None
     return {
@@ -52,14 +63,14 @@ def overview(bundle: Path) -> dict[str, Any]:
         "ended": bool(last.get("ended")),
         "last_round": last.get("time"),
         "round_seconds": pace,
-        "seconds_left": None if pace is None or rounds is None else pace * (rounds - k),
+        "seconds_left": None if pace is None or rounds is None or not playing else pace * (rounds - k),
         "train_seconds": median(training) if training else None,
         "samples": last.get("samples", {}),
         "metric": metric_name(config.plan.config.metric, config.plan.schema.task),
         "scores": _scores(lines),
         "models_folder": str((run / "models").absolute()),
         "models": models(run / "models"),
-        "privacy": _privacy(run),
+        "privacy": privacy,
         "refused": refusals[-1]["number"] if refusals else 0,
         "refusals": refusals,
     }
@@ -80,7 +91,14 @@ def _pace(lines: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the seconds from one round's end to the next one's, the median of the last ones."""
     ends = [(line["round"], seconds_of(line.get("time"))) for line in lines[-RECENT - 1 :]]
     pairs = [(a, b) for (i, a), (j, b) in pairwise(ends) if j == i + 1 and a is not None and b is not None]
-    return median(max(0.0, b - a) for a, b in pairs) if pairs else None
+    pace = median(max(0.0, b - a) for a, b in pairs) if pairs else 0.0
+    return pace or None  # 0: moments in whole seconds, as they were written before, do not tell
+
+
+def _recent(lines: Sequence[Mapping[str, Any]], pace: float | None) -> bool:
+    """Return whether rounds follow each other: a silo is not told that its federation waits, or goes on without it."""
+    end = seconds_of(lines[-1].get("time")) if lines else None
+    return end is not None and pace is not None and time.time() - end < max(PAUSE, LATE * pace)
 
 
 def _scores(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
