@@ -105,7 +105,11 @@ def _reason(lines: list[str]) -> str:
     """Return in a few words why the silo's process ended, from its last lines; "" if they don't say."""
     errors = [line.strip() for line in lines if line.strip().startswith(("[code:", "Failed to", "[Errno", "[SSL"))]
     if errors and ACTIVATION in errors[-1]:
-        return "the server does not know this silo's key, or has not yet noticed that its last connection ended"
+        return (
+            "the server does not know this silo's key, or has not yet noticed that its last connection ended; if that "
+            "does not pass within a minute: another process may be using this key, or the silo was removed (ask the "
+            "operator)"
+        )
     if any(TURNED_AWAY in line for line in lines[-10:]):
         return "the server was started anew, or it turned the silo away: is this machine's clock right?"
     return errors[-1] if errors else ""
