@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries
 TICK, PATIENCE = 0.5, 20.0
 CONNECTED = "connected to the server"  # what `node` says as soon as it is
 ACTIVATION, TURNED_AWAY = "Failed to activate SuperNode", "401 Unauthorized"  # in Flower's
+UNVERIFIED = re.compile(r"CERTIFICATE_VERIFY_FAILED.*?verify failed: ([^(]*[^( ])")  # in Python's ssl
 NODE, LOG = "node.toml", "node.log"  # what `node` is told, and its output
 Say = Callable[[str], None]
 
@@ -112,4 +114,11 @@ def _reason(lines: list[str]) -> str:
         )
     if any(TURNED_AWAY in line for line in lines[-10:]):
         return "the server was started anew, or it turned the silo away: is this machine's clock right?"
+    if errors and (verified := UNVERIFIED.search(errors[-1])):
+        if "expired" in verified[1]:
+            return "the server's certificate has ended, or this machine's clock is wrong; tell the server's operator"
+        return (
+            f"what answers is not the server of this bundle: {verified[1]}; nothing was sent to it. Look whether the "
+            "address is right, or ask the operator for a new bundle; fedamp silo check tells when it is in order"
+        )
     return errors[-1] if errors else ""
