@@ -157,9 +157,15 @@ def test_a_silo_of_another_protocol_is_not_let_in(tmp_path, monkeypatch):
     told = plan.told()
     spoken = plans.PROTOCOL
     monkeypatch.setattr(plans, "PROTOCOL", spoken + 1)
-    assert plans.disagreement(told, plan.told()) == f"protocol is {spoken} there and {spoken + 1} here"
+    apart = f"protocol is {spoken} there and {spoken + 1} here"
+    assert plans.disagreement(told, plan.told()) == f"{apart}; the older fedamp is there: upgrade it"
+    apart = f"protocol is {spoken + 1} there and {spoken} here"
+    assert plans.disagreement(plan.told(), told) == f"{apart}; the older fedamp is here: upgrade it"
+    assert "upgrade" not in plans.disagreement({**told, "protocol": "3; run this"}, plan.told())
     before_there_was_one = {name: value for name, value in told.items() if name not in ("protocol", "at_default")}
-    assert plans.disagreement(before_there_was_one, plan.told()) == f"protocol is 1 there and {spoken + 1} here"
+    assert plans.disagreement(before_there_was_one, plan.told()).startswith(
+        f"protocol is 1 there and {spoken + 1} here; the older fedamp is there"
+    )
 
 
 def test_a_setting_that_one_side_does_not_know_yet_counts_if_it_is_used(tmp_path):

@@ -127,7 +127,15 @@ def disagreement(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
         }
         for side, other in zip(sides, reversed(sides), strict=True)
     ]
-    return "; ".join(differences(*known))
+    protocols = [side["protocol"] for side in sides]
+    return "; ".join([*differences(*known), *_cure(*protocols)])
+
+
+def _cure(there: Any, here: Any) -> list[str]:
+    """Return what to do if two sides speak different protocols; what they say of themselves may be anything."""
+    if not (isinstance(there, int) and isinstance(here, int)) or there == here:
+        return []
+    return [f"the older fedamp is {'there' if there < here else 'here'}: upgrade it"]
 
 
 @dataclass(frozen=True)
