@@ -392,6 +392,18 @@ def test_a_silo_with_nothing_left_says_so_at_once_and_wherever_people_look(settl
     assert words not in live.look(settled.bundle).values["lead"]
 
 
+def test_a_promise_below_what_is_spent_is_refused(settled):
+    """It stood in the ledger as if it had been kept."""
+    expected = settled(epsilon=3.0, spent="0").account().expected
+    settled.ledger.spend(1, expected)
+    spent = settled.ledger.account().spent
+    before = settled.ledger.path.read_bytes()
+    with pytest.raises(UserError, match=rf"--dp-epsilon is 0.1, but epsilon {spent:.4g} is spent already"):
+        settled(epsilon=0.1)
+    assert settled.ledger.path.read_bytes() == before
+    assert settled(epsilon=spent + 0.01).account().promise.limit == spent + 0.01  # less than before, and still true
+
+
 def test_what_was_trained_before_the_ledger_began_is_not_gone_on_with(settled):
     memory = settled.bundle / "run" / "memory"
     memory.mkdir(parents=True)

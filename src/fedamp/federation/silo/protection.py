@@ -55,10 +55,22 @@ def intended(silo_config: SiloConfig, folder: Path, data: Path, wishes: Wishes, 
         wished = _begun(silo_config, ledger, data, wishes, say)
     else:
         wished = found.with_promise(_changed(ledger, found, wishes, say), now())
+        _check_kept(ledger, found, wished)
         if wished.promise != found.promise:
             _advise(open_silo(silo_config, data, folder, private=True), wished.promise, say)
     finite_epsilon(wished, wished.next_round)
     return wished
+
+
+def _check_kept(ledger: PrivacyLedger, found: Account, wished: Account) -> None:
+    """Refuse another limit that is broken already: what has left can't be promised less than it told."""
+    limit, spent = wished.promise.limit, finite_epsilon(wished)
+    if limit is not None and limit != found.promise.limit and spent is not None and spent > limit:
+        raise UserError(
+            f"--dp-epsilon is {limit:g}, but epsilon {spent:.4g} is spent already ({ledger.path}), which no smaller "
+            "promise takes back; give at least that much, or leave --dp-epsilon as it was: to train no more, end the "
+            "silo"
+        )
 
 
 def _without(ledger: PrivacyLedger, wishes: Wishes, say: Say) -> bool:
