@@ -223,7 +223,8 @@ def _evaluate(silo: Silo, house: House, message: Message) -> RecordDict:
     _log_changes(silo, house, k)
     metrics = silo.look(k - 1, accepted, received, bool(config.get("anew", False)))
     house.log(f"the federation has ended: {_score_text(silo, metrics)}; your models are in {silo.models}")
-    _log_alone(silo, house, accepted, received)
+    if silo.setup.method.scored == "received":  # its own model is the one that the last round told of
+        _log_alone(silo, house, accepted, received)
     return RecordDict({"arrays": ArrayRecord(), "metrics": MetricRecord(dict(metrics))})
 
 
