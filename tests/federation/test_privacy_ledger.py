@@ -157,13 +157,19 @@ def test_without_a_limit_rounds_are_not_counted(tmp_path, monkeypatch):
 
 def test_a_lost_or_damaged_ledger_stops_the_silo(tmp_path):
     ledger = begun(tmp_path)
-    for harm in (ledger.path.unlink, lambda: ledger.path.write_text("{"), lambda: ledger.path.write_text("{}")):
+
+    def damage() -> None:
+        ledger.path.write_text("[]")
+
+    for harm in (ledger.path.unlink, lambda: ledger.path.write_text("{"), lambda: ledger.path.write_text("{}"), damage):
         harm()
         for act in (ledger.check, lambda: ledger.spend(1, ROUND), lambda: ledger.promise(PROMISE), ledger.give_up):
             with pytest.raises(UnwillingError) as told:
                 act()
             assert told.value.public == LOST
             assert "--dp-spent EPSILON" in str(told.value)
+            assert str(told.value).count(str(ledger.path)) == 1
+            assert "give another" not in str(told.value)  # there is no other ledger to give
     with pytest.raises(UserError, match="is there already"):
         ledger.begin(PROMISE, Before(), ROUND)
 

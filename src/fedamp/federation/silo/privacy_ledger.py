@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from fedamp.federation.silo.ledger import Ledger
 from fedamp.federation.silo.privacy_account import Account, Before, Promise, SpentRound, check_steps
 from fedamp.federation.silo.unwilling import UnwillingError
 from fedamp.federation.wire.phrases import SPENT_PRIVACY
-from fedamp.files import read_json, write_json
+from fedamp.files import write_json
 from fedamp.privacy.account import SMALL
 from fedamp.privacy.events import Spending
 
@@ -49,9 +50,10 @@ class PrivacyLedger:
     def read(self) -> Account | None:
         """Return the account, or None if there is no ledger."""
         try:
-            found = read_json(self.path)
-            return None if found is None else Account.of(found)
-        except (UserError, KeyError, TypeError, ValueError) as error:
+            return Account.of(json.loads(self.path.read_text(encoding="utf-8")))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (UserError, OSError, KeyError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise UnwillingError(LOST, f"{self.path} can't be read ({reason}); {CURE}") from None
 
