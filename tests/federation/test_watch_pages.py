@@ -139,6 +139,21 @@ def test_a_silo_tells_how_long_short_rounds_take_and_no_time_left_while_none_is_
     assert silo_overview._pace(lines) is None  # whole seconds, as they were written before: not known is not 0
 
 
+def test_a_round_that_did_not_count_is_not_passed_over(tmp_path):
+    """The page said that every silo had answered, above a log that said that one had not."""
+    lost = []
+
+    def lose(number, reply):
+        if number == 1 and not lost:
+            return lost.append(number)
+        return reply
+
+    Watched(tmp_path, NAMES[:2], lose, rounds=1).play()
+    parts = json.loads(page.resources(server_live.view(tmp_path))["data.json"].body())["parts"]
+    assert "round 1 does not count" in parts["log"]
+    assert "Nobody, in the rounds that counted." in parts["absences"]
+
+
 def test_a_silo_that_was_removed_is_in_no_mean(tmp_path):
     made = Watched(tmp_path, NAMES, rounds=2)
     made.play()
