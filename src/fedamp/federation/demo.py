@@ -47,7 +47,9 @@ def play(
         schema = merge_schemas([make_schema([read_silo(path)]) for path in data])
         federation = place / "federation"
         plan = Plan("try", _config(method, rounds, share_models, schema), schema)
-        provision.init(federation, list(NAMES), plan, Rules(), ["localhost"], ports.free_port(), None)
+        provision.init(
+            federation, list(NAMES), plan, Rules(min_silos=len(NAMES)), ["localhost"], ports.free_port(), None
+        )
         say(f"a federation of {len(NAMES)} silos is in {federation}, and each silo's digits are in {place / 'data'}")
         began = time.monotonic()
         run_all(federation, data, TO_START + rounds * A_ROUND, say)
