@@ -1012,8 +1012,8 @@ MUTANTS = (
     ),
     Mutant(
         "federation/silo/diary.py",
-        'if each["round"] < k]',
-        'if each["round"] != k]',
+        'if each["round"] < line["round"]]',
+        'if each["round"] != line["round"]]',
         "tests/federation/test_diary.py -k in_order",
     ),
     Mutant(
