@@ -370,7 +370,7 @@ MUTANTS = (
         "models/fingerprint.py",
         'self.add("set", sorted(code_digest(entry) for entry in thing))',
         'self.add("set", [code_digest(entry) for entry in thing])',
-        "tests/trust/test_identity.py -k every_process",
+        "tests/trust/test_identity.py -m slow -k every_process",
     ),
     # records
     Mutant(
@@ -481,7 +481,7 @@ MUTANTS = (
         "runs/in_use/onnx_file.py",
         "kind = torch.float32 if asked.schema.pictures else torch.float64",
         "kind = torch.float32",
-        "tests/runs/test_onnx_file.py -k its_score",
+        "tests/runs/test_onnx_file.py -m slow -k its_score",
     ),
     Mutant(
         "records/client_names.py",
@@ -552,12 +552,6 @@ MUTANTS = (
         "tests/trust/test_comparisons.py -k refused_comparison_writes_nothing",
     ),
     # export
-    Mutant(
-        "runs/result.py",
-        "return entry, self.best_models.get(entry, self.last_models[entry])",
-        "return entry, self.last_models[entry]",
-        "tests/trust/test_kept_models.py -k 'exported_score and fedamp'",
-    ),
     Mutant(
         "runs/in_use/export.py",
         '"test": finite(kept.scores[number])',
@@ -1609,6 +1603,31 @@ MUTANTS = (
         "key = name, *rows.shape[1:], rows.dtype, rows.device",
         "key = *rows.shape[1:], rows.dtype, rows.device",
         "tests/training/stacked/test_recorded_in_memory.py -k apfl",
+    ),
+    # what belongs to one process, one silo, one round
+    Mutant(
+        "records/folder.py",
+        "if not free:",
+        "if False:",
+        "tests/runs/test_alone_in_a_folder.py -k second_process",
+    ),
+    Mutant(
+        "records/reading.py",
+        'if line["round"] != before["round"] + 1:',
+        "if False:",
+        "tests/runs/test_alone_in_a_folder.py -k mixed",
+    ),
+    Mutant(
+        "federation/silo/round.py",
+        "if silo.samples < MIN_COUNT:",
+        "if False:",
+        "tests/federation/test_changed_data.py -k hardly_any",
+    ),
+    Mutant(
+        "runs/newcomers/newcomer.py",
+        "home.round + 1 if later else home.round",
+        "home.round",
+        "tests/runs/test_newcomers.py -k behind",
     ),
 )
 
