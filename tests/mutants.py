@@ -769,8 +769,8 @@ MUTANTS = (
     ),
     Mutant(
         "methods/attention/misfit.py",
-        "return left < ALONE * together",
-        "return left < ALONE",
+        "return alone < ALONE * together",
+        "return alone < ALONE",
         "tests/methods/test_autoamp.py -k learn_slowly",
     ),
     Mutant(

@@ -48,6 +48,7 @@ def test_a_comparison_is_held_as_a_whole(tmp_path):
     tmp_path.joinpath("them").mkdir()
     with held(tmp_path / "them"), pytest.raises(UserError, match="another process is playing in"):
         fedamp.compare(["fedavg", "fedamp"], out=tmp_path / "them", **small)
+    assert not list(tmp_path.joinpath("them").iterdir())  # its plan is not added to the other's
     assert fedamp.compare(["fedavg", "fedamp"], out=tmp_path / "them", **small).results["fedamp"][0].finished
 
 

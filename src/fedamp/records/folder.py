@@ -79,7 +79,10 @@ class RunFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
                 free = stack.enter_context(held(self.path))
             if not free:
-                raise UserError(in_use(self.path))
+                raise UserError(
+                    f"another process is playing in {self.path}; wait until it ends, after which the same command "
+                    "shows the result, or give another folder with --out (out= in Python)"
+                )
             yield
 
     def begin(
@@ -233,14 +236,6 @@ class RunFolder:
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the rounds so far."""
         return read_lines(self.path / LINES)
-
-
-def in_use(path: Path) -> str:
-    """Return what a process is told that finds another one at work in a folder."""
-    return (
-        f"another process is playing in {path}; wait until it ends, after which the same command shows the result, or "
-        "give another folder with --out (out= in Python)"
-    )
 
 
 def _tensors(models: Mapping[str, Rows]) -> dict[str, Tensor]:

@@ -9,10 +9,10 @@ from fedamp.methods.attention.misfit import (
     asked,
     better_alone,
     judged,
+    left_together,
     noted,
     questions,
     stalled,
-    together,
 )
 
 
@@ -68,9 +68,9 @@ def test_who_is_in_doubt_is_asked_to_look_a_second_time():
 def test_a_loss_that_falls_slowly_is_carried_on_at_its_pace():
     for rate in (0.95, 0.97, 0.999):
         for k in (16, 32, 64):  # asked in the k-th round, and for the last time before at half of it
-            assert abs(together(column(rate ** (k / 2)), column(k)).item() - rate**ROUNDS) < 1e-12
-    assert together(column(1.3), column(16)).item() == 1  # one that rises stays
-    assert together(column(0.0), column(0)).item() == 0  # nobody is in doubt, nobody is better off alone
+            assert abs(left_together(column(rate ** (k / 2)), column(k)).item() - rate**ROUNDS) < 1e-12
+    assert left_together(column(1.3), column(16)).item() == 1  # one that rises stays
+    assert left_together(column(0.0), column(0)).item() == 0  # nobody is in doubt, nobody is better off alone
 
 
 def test_who_is_left_with_less_than_together_is_better_off_alone():

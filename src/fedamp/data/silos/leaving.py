@@ -19,7 +19,7 @@ from fedamp.errors import UserError
 
 MIN_COUNT = 5
 """Rows that must share a word before it travels: a rarer one may point at a person. Tables of patients are commonly
-published with such a threshold for their smallest cells."""
+published with such a threshold for their smallest cells. A silo sends no model of fewer samples either."""
 MOST = 30  # words of a column that a listing shows
 
 

@@ -81,7 +81,7 @@ def answers(asked: Tensor, u: Rows, strength: Tensor, local: Local) -> Tensor:
 
 def judged(answer: Tensor, fit: Mapping[str, Tensor], played: Tensor) -> dict[str, Tensor]:
     """Return what is known of clients' fit, `FIT`, now that they have answered."""
-    better = better_alone(answer, together(fit["doubted"], played))
+    better = better_alone(answer, left_together(fit["doubted"], played))
     sharper = fit["sharper"] + ((fit["doubted"] > 0) & better)
     stuck = stalled(answer, fit["losses"], played) & (sharper == 0)
     doubted = torch.where(stuck, answer / fit["losses"][:, 1:], 0.0)
@@ -105,7 +105,7 @@ def left_alone(u: Rows, strength: Tensor, local: Local) -> Tensor:
     return left.where(there.sizes < local.sizes, 1)
 
 
-def together(doubted: Tensor, played: Tensor) -> Tensor:
+def left_together(doubted: Tensor, played: Tensor) -> Tensor:
     """Return the share of its loss that each client would be left with if it went on with the others, `(n, 1)`.
 
     `doubted` is the share that the second half of its rounds, `played`, has left: at the pace of these rounds it falls
@@ -114,9 +114,9 @@ def together(doubted: Tensor, played: Tensor) -> Tensor:
     return doubted.clamp(max=1) ** (ROUNDS / (played / 2).clamp(min=1))
 
 
-def better_alone(left: Tensor, together: Tensor) -> Tensor:
+def better_alone(alone: Tensor, together: Tensor) -> Tensor:
     """Return who is better off alone, `(n, 1)` bool, by the shares of the loss that are left alone and together."""
-    return left < ALONE * together
+    return alone < ALONE * together
 
 
 def noted(loss: Tensor, losses: Tensor, played: Tensor) -> Tensor:

@@ -57,9 +57,10 @@ def play_all(
     from_leader("what is in the folder", lambda: _check_inputs(runs, targets, whole, folder))
     done = from_leader("what is finished", lambda: {run.name for run in runs if _finished(run, targets)})
     by_all("the runs", lambda: check_possible([run for run in runs if run.name not in done], given))
-    from_leader("writing the plan", lambda: write_plan(whole, folder))
     with contextlib.ExitStack() as alone:
-        from_leader("the folder", lambda: alone.enter_context(RunFolder(folder).alone()))
+        from_leader("the folder", lambda: alone.enter_context(replace(targets[runs[0].name], path=folder).alone()))
+        # Read again: another process may have played here since.
+        from_leader("writing the plan", lambda: write_plan(whole_plan(runs, folder), folder))
         announce(effort(runs, len(done)))
         _play_in_turn(runs, folder, targets, done, given, observe, player or play)
 
