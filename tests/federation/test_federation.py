@@ -34,6 +34,7 @@ from fedamp.runs.setup import assemble
 pytestmark = pytest.mark.slow
 
 FEDAMP = [sys.executable, "-m", "fedamp"]
+TRIES = 3
 
 
 class Cast:
@@ -64,9 +65,9 @@ class Cast:
                 command, env=self.env, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
             )
         self.running[name] = process
-        self.stack.callback(self._end, process)
+        self.stack.callback(self.end, process)
 
-    def _end(self, process: subprocess.Popen) -> None:
+    def end(self, process: subprocess.Popen) -> None:
         process.terminate()
         try:
             process.wait(40)
@@ -130,6 +131,26 @@ def engine(cast: Cast):
     return server, lines
 
 
+def all_from_round_one(folder: Path, stack: contextlib.ExitStack, rules: Rules, **settings) -> Cast:
+    """Return a cast that plays, all of it from the first round on, as in the engine.
+
+    Two silos are enough to begin. If the third one's process took longer to start, the server knew of two clients in
+    round 1, which SCAFFOLD's mean counts: that is another federation, and another cast is tried.
+    """
+    for number in range(TRIES):
+        (folder / str(number)).mkdir()
+        cast = Cast(folder / str(number), stack, rules, **settings)
+        cast.server_up()
+        for name in NAMES:
+            cast.silo_up(name)
+        cast.wait(lambda cast=cast: cast.done(1), 120, "round 1")
+        if re.search(r" round 1/\d+: 3 of 3 silos", cast.log()):
+            return cast
+        for process in cast.running.values():
+            cast.end(process)
+    pytest.fail(f"a silo came after the first round, {TRIES} times: {cast.log()}")
+
+
 def assert_equal(cast: Cast) -> list:
     expected, lines = engine(cast)
     saved = load_checkpoint(cast.folder / "record", torch.device("cpu"))
@@ -181,11 +202,7 @@ def test_autoamp_is_the_engines_and_silos_take_home_what_the_server_chose(tmp_pa
 def test_scaffold_survives_a_killed_silo_a_lost_reply_and_a_killed_server(tmp_path, stack):
     """Whoever was present in the end, the state is the engine's with just these: nothing is half done."""
     rules = Rules(min_silos=2, late_after=3, reply_timeout=60)
-    cast = Cast(tmp_path, stack, rules, method="scaffold", rounds=8, epochs=20)
-    cast.server_up()
-    for name in NAMES:
-        cast.silo_up(name)
-    cast.wait(lambda: cast.done(1), 120, "round 1")
+    cast = all_from_round_one(tmp_path, stack, rules, method="scaffold", rounds=8, epochs=20)
 
     # A silo falls asleep until the round is over: wherever it was, its reply is lost (see test_server_resume).
     lost = NAMES[0]
