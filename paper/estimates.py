@@ -17,8 +17,8 @@ from paper import results
 from paper.experiments import Cell
 
 DEVICE = "NVIDIA H200"
-SPEED = {"cnn": 747_000.0, "resnet18": 65_000.0}
-"""Samples a second in bf16, ResNet18 compiled (docs/performance.md)."""
+SPEED = {"cnn": 834_000.0, "resnet18": 70_000.0}
+"""Samples a second in bf16, compiled (docs/performance.md)."""
 
 MODELS = {"apfl": 2}
 """How many models a method trains on each minibatch, if not one."""

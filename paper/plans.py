@@ -1,10 +1,10 @@
 """How much the runs of a data set are given: rounds, seeds, patience, and the values that are tried.
 
-MNIST, FMNIST and EMNIST get what the paper gave. CIFAR100 gets a third of it, with one seed: ResNet18 trains 65 k
+MNIST, FMNIST and EMNIST get what the paper gave. CIFAR100 gets a third of it, with one seed: ResNet18 trains 70 k
 samples a second (docs/performance.md), and its 50 clients have 40,000 or 50,000 samples, so that a round of 10 epochs
 takes 6 to 8 s on an H200. 90 rounds of five methods with three seeds in three settings would take eight hours, and the
 600 of SCAFFOLD and APFL more than one and two hours in each setting. So all have 30 rounds, in which alpha falls as far
-as in 90 (every 10). Even so the five methods alone take an hour, and everything two and a half (`python -m paper.run
+as in 90 (every 10). Even so the five methods alone take an hour, and everything more than two (`python -m paper.run
 --list`). Fewer clients or samples would take less, and would not be the same experiment: what one model for all reaches
 depends on how many samples there are in all.
 """

@@ -67,6 +67,7 @@ def test_when_windows_pay(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile imports what torch calls deprecated
 def test_a_compiled_convolution_with_a_stride_is_the_plain_one(monkeypatch):
     conv = ClientConv2d(nn.Conv2d(16, 8, 3, 2, 1, bias=False)).cuda()
     conv.weight = nn.Parameter(torch.randn(3, *conv.weight.shape, device="cuda"))

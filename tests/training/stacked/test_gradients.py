@@ -36,6 +36,7 @@ def test_compiling_that_fails_does_not_end_a_run(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="where there is a GPU: test_compiled_on_a_gpu.py")
 @pytest.mark.skipif(not (shutil.which("c++") or shutil.which("g++")), reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_compiled_pass_gives_the_same_gradients_and_statistics():
