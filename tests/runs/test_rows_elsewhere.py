@@ -64,12 +64,20 @@ def test_host_and_disk_are_the_device_bit_for_bit(name, settings, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"engine": "loop"}, {"dp_noise": 1.0, "batch_size": 20, "rounds": 1}], ids=["loop", "private"]
+    "settings",
+    [
+        {"engine": "loop"},
+        {"dp_noise": 1.0, "batch_size": 20, "rounds": 1},
+        {"validation": 0.2, "then_alone": 2, "rounds": 2},
+    ],
+    ids=["loop", "private", "then alone"],
 )
 def test_other_ways_of_training_are_the_same_too(settings):
     settings = {**QUICK, **settings, "method": "fedamp"}
     usual, host = (fedamp.run(**settings, rows=place) for place in (DEVICE, HOST))
     assert_same(host, usual)
+    assert host.then_alone == usual.then_alone
+    assert host.taken is usual.taken is None or torch.equal(host.taken.params, usual.taken.params)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ Flag = typer.Option
 AuditFlags = takes_fields(
     {
         RunConfig: config_fields(
-            ["validation", "take_home", "alone", "newcomers", "metric", "positive", "rows"], [FAULTS]
+            ["validation", "take_home", "alone", "then_alone", "newcomers", "metric", "positive", "rows"], [FAULTS]
         )
     }
 )

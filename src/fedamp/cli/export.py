@@ -15,8 +15,8 @@ TakeHome = Annotated[
     str | None,
     Flag(
         help="scored: the models that the method is scored by; chosen: what held-out samples choose of own, "
-        "received and their midpoint; alone: the model trained alone, of a run with --alone. By default what the "
-        "run says."
+        "received and their midpoint (or what became of it by --then-alone); alone: the model trained alone, of a run "
+        "with --alone. By default what the run says."
     ),
 ]
 

@@ -36,6 +36,7 @@ FROM_THE_SILOS = (
     "clients",
     "schema",
     "alone",
+    "then_alone",
     "newcomers",
     "silo_column",
     "columns",

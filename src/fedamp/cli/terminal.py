@@ -47,7 +47,7 @@ class Bar:
 
     def advance(self, line: Mapping[str, Any]) -> None:
         """Show a round that was played."""
-        if shown := mean_of(line, self.scored, self.poisoned):
+        if shown := latest_mean(line, self.scored, self.poisoned):
             self.progress.update(self.task, completed=line["round"], score=shown)
 
 
@@ -73,10 +73,9 @@ class Bars:
             self.progress.update(self.all, completed=number + 1)
         else:
             config = run.config
-            shown = mean_of(line, self.scored[config.method.name], config.poisoned)
-            self.progress.update(
-                self.one, description=run.name, total=config.rounds, completed=line["round"], score=shown
-            )
+            shown = latest_mean(line, self.scored[config.method.name], config.poisoned)
+            total = config.rounds + config.then_alone
+            self.progress.update(self.one, description=run.name, total=total, completed=line["round"], score=shown)
 
 
 def progress() -> Progress:
@@ -93,6 +92,13 @@ def progress() -> Progress:
         transient=True,
         disable=out.quiet or not out.is_terminal,
     )
+
+
+def latest_mean(line: Mapping[str, Any], entry: str, poisoned: Collection[int]) -> str:
+    """Return the mean score of a round, or of one that clients went on alone, in words; "" if it was not scored."""
+    from fedamp.records.take_home import THEN_ALONE  # as in `mean_of`
+
+    return mean_of(line, entry, poisoned) or mean_of(line, THEN_ALONE, poisoned)
 
 
 def mean_of(line: Mapping[str, Any], entry: str, poisoned: Collection[int] = ()) -> str:
@@ -149,6 +155,10 @@ def show_result(result: Mapping[str, Any], folder: Path, as_json: bool, told: Se
     table.add_row("worst client at the best round", worst)
     if home := result.get("take_home"):
         table.add_row("chosen to take home", take_home_in_words(home, result["metric"]))
+    if "then_alone" in result:
+        from fedamp.records.then_alone import ThenAlone
+
+        table.add_row("gone on alone", ThenAlone.of(result["then_alone"]).in_words)
     facts = Facts.of(result["facts"])
     if text := other_metrics_in_words(result):
         table.add_row("all test samples together", text)

@@ -21,7 +21,7 @@ NAMED = ("setting", "model", "method")
 DEFAULT_LR = {"adam": 1e-3, "sgd": 1e-2}
 
 LATER = (
-    *("alone", "take_home", "newcomers"),
+    *("alone", "then_alone", "take_home", "newcomers"),
     *("metric", "positive", "class_weights", "loss_code", "metric_code"),
     *("missing", "indicate_missing", "silo_column", "columns", "drop", "encoding"),
     "share_models",
@@ -202,7 +202,8 @@ class RunConfig:
     take_home: str = about(
         "auto",
         "What clients take home: the models that the method is scored by, or the chosen ones: those of own, received "
-        "and their midpoint that do best on held-out samples; auto is the method's own way.",
+        "and their midpoint (and with --then-alone what became of these) that do best on held-out samples; auto is the "
+        "method's own way, and with --then-alone the chosen ones.",
         choices=("auto", "scored", "chosen"),
         group=TRAINING,
     )
@@ -247,6 +248,13 @@ class RunConfig:
         "--validation to compare, and about doubles the local training.",
         group=TRAINING,
     )
+    then_alone: int = about(
+        0,
+        "Rounds that each client goes on alone after the last one, from the models that held-out samples chose; they "
+        "also say after how many of them to stop, if any help. Needs --validation.",
+        range="0 or more",
+        group=TRAINING,
+    )
     newcomers: int = about(
         0,
         "Clients, drawn by the seed, that are kept out of the whole run; each joins it afterwards, nobody else trains, "
@@ -285,6 +293,7 @@ class RunConfig:
                 "give --missing fill too"
             )
         checks.count("newcomers", self.newcomers, least=0)
+        checks.count("then_alone", self.then_alone, least=0)
         checks.share("held_out", self.held_out)
         checks.share("label_noise", self.label_noise)
         checks.positive("poison_scale", self.poison_scale)
@@ -301,9 +310,23 @@ class RunConfig:
             raise UserError(
                 "take_home is 'chosen', but no samples are held out to choose by: give --validation, say 0.2"
             )
+        self._check_then_alone()
         if self.epochs is None and self.steps is None:
             object.__setattr__(self, "epochs", 5)
         self._check_privacy()
+
+    def _check_then_alone(self) -> None:
+        """Raise if nobody could say after how many rounds alone to stop, or if it would be for nothing."""
+        if self.then_alone and not self.validation:
+            raise UserError(
+                f"then_alone is {self.then_alone}, but no samples are held out to say when to stop: give --validation, "
+                "say 0.2"
+            )
+        if self.then_alone and self.take_home == "scored":
+            raise UserError(
+                f"then_alone is {self.then_alone}, but take_home is 'scored', which is the method's own model of a "
+                "round; leave one of them out"
+            )
 
     def _check_privacy(self) -> None:
         """Raise if samples can't be protected in this way, or would not be although somebody seems to expect it."""
@@ -327,6 +350,11 @@ class RunConfig:
             raise UserError(
                 "class_weights is 'balanced', which tells how many samples of each class a client has, and dp_epsilon "
                 "and dp_noise do not cover that; leave one of them out"
+            )
+        if self.then_alone:
+            raise UserError(
+                f"then_alone is {self.then_alone}, and the scores of held-out samples say when to stop, which "
+                "dp_epsilon and dp_noise do not cover; leave one of them out"
             )
         if self.take_home == "chosen":
             raise UserError(

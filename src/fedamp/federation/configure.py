@@ -17,7 +17,19 @@ from fedamp.runs.judging import NOTHING_OWN, judged_task
 from fedamp.runs.material import outputs_of
 
 SIMULATED = (
-    *("data", "setting", "clients", "schema", "alone", "newcomers", "silo_column", "columns", "drop", "encoding"),
+    *(
+        "data",
+        "setting",
+        "clients",
+        "schema",
+        "alone",
+        "then_alone",
+        "newcomers",
+        "silo_column",
+        "columns",
+        "drop",
+        "encoding",
+    ),
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
 """What the silos themselves decide, or what a federation has no use for."""

@@ -1,5 +1,7 @@
 """What the clients take home: `own` (w), `received` (u) or the midpoint `between` them, and of which round.
 
+Or `then_alone`: what each has made of the best of these by going on alone after the last round (`runs.then_alone`).
+
 Held-out samples choose, never test samples: one choice for all clients, by the score on everyone's held-out samples
 together. A choice for each client would rest on its own few: with two samples it is little better than a coin. The
 choice is a function of the rounds' lines alone, so that a run and a federation's server decide alike. Needs only numpy.
@@ -19,10 +21,19 @@ from fedamp.config.metrics import info
 from fedamp.records.summaries import Line, finite, higher_is_better, in_unit, kept_scores, mean_of_known, recorded_score
 
 ENTRIES = ("own", "received", "between")
+"""The models that a round has."""
+
+THEN_ALONE = "then_alone"
+CANDIDATES = (*ENTRIES, THEN_ALONE)
 """The models to choose from; of equally good ones that are not the method's own, the first."""
 
-WORDS = {"own": "own model w", "received": "received model u", "between": "midpoint of w and u"}
-SYMBOLS = {"own": "w", "received": "u", "between": "midpoint"}
+WORDS = {
+    "own": "own model w",
+    "received": "received model u",
+    "between": "midpoint of w and u",
+    THEN_ALONE: "own model, trained on alone",
+}
+SYMBOLS = {"own": "w", "received": "u", "between": "midpoint", THEN_ALONE: "then alone"}
 
 SCORED, CHOSEN = "scored", "chosen"
 """What a run's clients take home: the models that the method is scored by, or those that held-out samples choose."""
@@ -79,7 +90,7 @@ class HeldOut:
         the first round is nobody's result.
         """
         last, best = dict(self.last), dict(self.best)
-        for entry in ENTRIES:
+        for entry in CANDIDATES:
             found = line.get("validation", {}).get(entry)
             if found is None or not any(self.sizes):
                 continue
@@ -100,7 +111,7 @@ class HeldOut:
     @property
     def choice(self) -> Candidate | None:
         """The best of all: by score, then loss, then the method's own entry, then the earlier round."""
-        return max((self.best[entry] for entry in ENTRIES if entry in self.best), key=self._rank, default=None)
+        return max((self.best[entry] for entry in CANDIDATES if entry in self.best), key=self._rank, default=None)
 
     def _rank(self, one: Candidate) -> tuple[float, float, bool, int]:
         score, loss = told_apart(one.score), told_apart(one.loss)

@@ -44,7 +44,7 @@ NUM_USUAL = 10
 """How many of them, from the first on, `fedamp compare` takes unless told otherwise."""
 
 TRAINING = (
-    *("rounds", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
+    *("rounds", "then_alone", "epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay"),
     "precision",
 )
 """How, and for how long, a method was trained: like hyperparameters, these may differ from method to method. The table

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -27,15 +28,21 @@ from fedamp.runs.result import Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
+from fedamp.runs.then_alone import go_on_alone
 from fedamp.runs.with_alone import with_alone
 
 
 def conclude(
-    config: RunConfig, setup: Setup, at: Standing, journal: Journal, newcomers: Newcomers | None = None
+    config: RunConfig,
+    setup: Setup,
+    at: Standing,
+    journal: Journal,
+    newcomers: Newcomers | None = None,
+    observer: Callable[[Mapping[str, Any]], object] = lambda line: None,
 ) -> Result:
     """Return the result of a run that ends here, and write it down; it may not have reached its last round.
 
-    `newcomers` are those who have joined it since.
+    `newcomers` are those who have joined it since; `observer` sees the rounds that clients go on alone.
     """
     finished = at.k == config.rounds
     if not finished:
@@ -47,6 +54,8 @@ def conclude(
         if at.held_out is not None:
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
+    went_on = go_on_alone(config, setup, at, observer) if finished and config.then_alone else None
+    at = at if went_on is None else went_on.at
     at = replace(at, best={name: each for name, each in at.best.items() if name != AT_HOME})
     # From here on it is all clients' models, wherever they have been.
     models, at = setup.shard.all_rows(models), replace(at, best=at.all_best(setup))
@@ -61,9 +70,9 @@ def conclude(
         summary=summary(config, setup, journal.lines),
         last_models={entry: kept(setup, at.k, rows) for entry, rows in models.items()},
         xi=at.weights,
-        warnings=[*_warnings(setup, journal), *unscored],
+        warnings=list(dict.fromkeys([*_warnings(setup, journal), *unscored, *(went_on.events if went_on else ())])),
         facts=facts,
-        seconds=sum(line["seconds"] for line in journal.lines),
+        seconds=sum(line["seconds"] for line in journal.lines) + (went_on.seconds if went_on else 0.0),
         method=without_alone(setup.method),
         scored=setup.method.scored,
         model=setup.trainer.model,
@@ -72,6 +81,7 @@ def conclude(
         best_models={entry: kept(setup, best.round, best.models, best.score) for entry, best in best.items()},
         take_home=take_home,
         taken=None if taken is None else taken.models,
+        then_alone=None if went_on is None else went_on.record,
         newcomers=newcomers,
         last_state=LastState(at.k, at.server) if finished else None,
     )

@@ -85,6 +85,7 @@ def run(
     compile: Literal["auto", "on", "off"] = "auto",
     deterministic: bool = RunConfig.deterministic,
     alone: bool = RunConfig.alone,
+    then_alone: int = RunConfig.then_alone,
     newcomers: int = RunConfig.newcomers,
     data_dir: str | Path | None = None,
     out: str | Path | None = None,
@@ -164,6 +165,7 @@ def run(
             "compile": compile,
             "deterministic": deterministic,
             "alone": alone,
+            "then_alone": then_alone,
             "newcomers": newcomers,
         }.items()
         if value is not None

@@ -121,13 +121,13 @@ def _played(config: RunConfig, setup: Setup, folder: RunFolder | None, observer:
             interrupt = stop
             journal.forget_after(at.k)
         newcomers = None
-        if setup.newcomers and at.k == config.rounds:
-            # Newcomers take their time, too: after a stop it goes on from here.
+        if (setup.newcomers or config.then_alone) and at.k == config.rounds:
+            # What comes after the last round takes its time, too: after a stop it goes on from here.
             journal.save(partial(at.checkpoint, setup))
             if interrupt is not None:
                 raise interrupt
-            newcomers = _welcomed(config, setup, at)
-        result = conclude(config, setup, at, journal, newcomers)
+            newcomers = _welcomed(config, setup, at) if setup.newcomers else None
+        result = conclude(config, setup, at, journal, newcomers, observer)
         if interrupt is not None:
             raise interrupt
         if result.history[-1]["round"] > at.k:

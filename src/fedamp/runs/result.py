@@ -31,6 +31,7 @@ from fedamp.records.newcomers import Newcomer, Newcomers
 from fedamp.records.privacy import Promised, epsilon_now
 from fedamp.records.summaries import Summary, finite, in_unit, kept_scores, score_table
 from fedamp.records.take_home import CHOSEN, SCORED, TakeHome
+from fedamp.records.then_alone import ThenAlone
 from fedamp.rows import Rows
 from fedamp.runs.in_use.prediction import Prediction
 from fedamp.runs.in_use.predictor import Predictor
@@ -38,7 +39,10 @@ from fedamp.runs.in_use.predictor import Predictor
 LAST = "the last round: no round was validated, and choosing one by its test score would flatter the model"
 BY_MEAN = "the round with the best mean validation score"  # as earlier versions chose
 VALIDATED = "the round with the best validation score: on all held-out samples together"
-CHOSEN_BY = "own, received or the midpoint between them, and the round, that do best on all held-out samples together"
+CHOSEN_BY = (
+    "own, received, the midpoint between them, or own that went on alone, and the round, that do best on all held-out "
+    "samples together"
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Result:
     best_models: Mapping[str, Kept] = field(default_factory=dict)  # the same after the best validated rounds
     take_home: TakeHome | None = None  # if there is validation: what held-out samples choose for the clients
     taken: Rows | None = field(default=None, repr=False)  # and the models that they choose
+    then_alone: ThenAlone | None = None  # what came of going on alone after the last round, if that was asked for
     alone: BesideAlone | None = None  # what clients would have had alone, if that was trained beside the method
     # All usual metrics of the `chosen` models on test samples, by name; empty if an earlier version wrote the record.
     metrics: Mapping[str, Scored] = field(default_factory=dict)
@@ -280,7 +285,7 @@ class Result:
             values["alone"] = self.alone.to_dict()
         if self.metrics:
             values["metrics"] = {name: each.to_dict() for name, each in self.metrics.items()}
-        for name in ("newcomers", "joined"):
+        for name in ("then_alone", "newcomers", "joined"):
             if (found := getattr(self, name)) is not None:
                 values[name] = found.to_dict()
         return {name: finite(value) for name, value in values.items()}

@@ -151,7 +151,7 @@ def take_home_rule(config: RunConfig, method: Method) -> str:
     Where samples are protected, held-out ones choose nothing by themselves: their scores are not covered.
     """
     if config.take_home == "auto":
-        return SCORED if config.private else method.takes_home
+        return SCORED if config.private else CHOSEN if config.then_alone else method.takes_home
     return config.take_home
 
 

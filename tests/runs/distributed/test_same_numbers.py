@@ -18,6 +18,7 @@ HARD = {**QUICK, "absent": 0.4, "validation": 0.2, "init": "own"}
 SCENARIOS = {
     "poisoned": {"settings": {**QUICK, "method": "fedamp", "poisoned": [1, 3]}},
     "alone": {"settings": {**QUICK, "method": "heurfedamp", "alone": True, "validation": 0.2}},
+    "then alone": {"settings": {**HARD, "method": "fedamp", "then_alone": 3}},
     "newcomers": {"settings": {**QUICK, "method": "autoamp", "newcomers": 2, "rounds": 3}},
     "private": {"settings": {**QUICK, "method": "fedamp", "dp_noise": 1.0}},
     "norm": {"settings": {"method": "fedamp", "rounds": 3, "epochs": 1, "batch_size": 5, "absent": 0.4}, "own": True},

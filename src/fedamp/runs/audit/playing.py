@@ -55,7 +55,8 @@ def audit(
     if config.private and claim is None:
         account.check_available("an audit compares with the claimed epsilon")
     # What is held out or kept out leaves nothing, and an absent client only costs time.
-    config = replace(config, validation=0.0, newcomers=0, alone=False, absent=0.0, take_home="scored", rows="device")
+    config = replace(config, validation=0.0, newcomers=0, alone=False, then_alone=0)
+    config = replace(config, absent=0.0, take_home="scored", rows="device")
     runs = []
     for number, again in enumerate([replace(config, seed=config.seed + number) for number in range(repeats)]):
         before = number * config.rounds

@@ -40,7 +40,8 @@ def trained_as(name: str) -> str | None:
 
 def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
-    if run.config.alone or run.config.newcomers:  # alone is compared with the models that count, and those differ
+    # Alone is compared with the models that count, and goes on from those that are chosen: either may differ.
+    if run.config.alone or run.config.then_alone or run.config.newcomers:
         return None
     twin = trained_as(run.config.method.name)
     wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))

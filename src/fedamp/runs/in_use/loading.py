@@ -22,6 +22,7 @@ from fedamp.records.newcomers import Newcomer, Newcomers
 from fedamp.records.reading import BEST, INPUTS, MODELS, SCHEMA, RunRecord, read_run
 from fedamp.records.summaries import counted_clients, score_table, summarise
 from fedamp.records.take_home import CHOSEN, TakeHome
+from fedamp.records.then_alone import ThenAlone
 from fedamp.rows import Rows
 from fedamp.runs.parts import method_of
 from fedamp.runs.result import Kept, Result
@@ -117,6 +118,7 @@ def recorded(
         alone=BesideAlone.of(done["alone"]) if "alone" in done else None,
         take_home=None if choice is None else TakeHome.of(choice, metric, facts.undefined or ()),
         taken=taken,
+        then_alone=ThenAlone.of(done["then_alone"]) if "then_alone" in done else None,
         metrics={name: Scored.of(values) for name, values in done.get("metrics", {}).items()},
         newcomers=Newcomers.of(done["newcomers"]) if "newcomers" in done else None,
         joined=Newcomer.of(done["joined"]) if "joined" in done else None,

@@ -52,6 +52,7 @@ def play_miniature(config: RunConfig, setup: Setup, num_clients: int) -> Result:
         config,
         clients=num_clients,
         rounds=min(config.rounds, ROUNDS),
+        then_alone=min(config.then_alone, 1),
         replies="checked" if config.checks_replies else "any",
         poisoned=(),
         attack=RunConfig.attack,

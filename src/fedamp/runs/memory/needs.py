@@ -90,7 +90,8 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: P
         program=program,
         measured=measured is not None,
         free=free,
-        passes=trained * config.rounds * sum(batching.samples(len(positions)) for positions in clients.train),
+        passes=(trained * config.rounds + config.then_alone)
+        * sum(batching.samples(len(positions)) for positions in clients.train),
         rows=store.place,
         apart=kept_apart(setup.method, w) if elsewhere else 0,
         apart_free=_free_apart(store, folder) if elsewhere else None,

@@ -55,6 +55,7 @@ def as_newcomer(config: RunConfig, rounds: int, setting: Named | None = None) ->
         clients=1,
         rounds=rounds,
         alone=True,
+        then_alone=0,
         newcomers=0,
         absent=0.0,
         label_noise=0.0,
