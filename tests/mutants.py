@@ -1453,7 +1453,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs/scoring.py",
-        "return SCORED if config.private else method.takes_home",
+        "return SCORED if config.private else CHOSEN if config.then_alone else method.takes_home",
         "return method.takes_home",
         "tests/runs/test_private_runs.py -k choose_nothing",
     ),
@@ -1628,6 +1628,48 @@ MUTANTS = (
         "home.round + 1 if later else home.round",
         "home.round",
         "tests/runs/test_newcomers.py -k behind",
+    ),
+    Mutant(
+        "runs/then_alone.py",
+        "at.best[CHOSEN].models",
+        "at.best[setup.method.scored].models",
+        "tests/runs/test_then_alone.py -k 'by_hand'",
+    ),
+    Mutant(
+        "runs/then_alone.py",
+        "range(at.k + 1, at.k + config.then_alone + 1)",
+        "range(at.k, at.k + config.then_alone)",
+        "tests/runs/test_then_alone.py -k 'by_hand'",
+    ),
+    Mutant(
+        "runs/then_alone.py",
+        "taken = end.round - at.k if",
+        "taken = end.round if",
+        "tests/runs/test_then_alone.py -k 'by_hand'",
+    ),
+    Mutant(
+        "runs/conclusion.py",
+        "if finished and config.then_alone else None",
+        "if config.then_alone else None",
+        "tests/runs/test_then_alone.py -k ended_early",
+    ),
+    Mutant(
+        "runs/scoring.py",
+        "SCORED if config.private else CHOSEN if config.then_alone else method.takes_home",
+        "SCORED if config.private else method.takes_home",
+        "tests/runs/test_then_alone.py -k exported",
+    ),
+    Mutant(
+        "config/run_config.py",
+        "if self.then_alone and not self.validation:",
+        "if False:",
+        "tests/runs/test_then_alone.py -k mistakes",
+    ),
+    Mutant(
+        "runs/memory/needs.py",
+        "(trained * config.rounds + config.then_alone)",
+        "(trained * config.rounds)",
+        "tests/runs/test_then_alone.py -k counted",
     ),
 )
 

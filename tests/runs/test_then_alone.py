@@ -154,6 +154,14 @@ def test_ctrl_c_in_a_round_alone_goes_on_from_the_last_round(k, tmp_path):
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
+def test_a_run_that_was_ended_early_has_not_come_to_it(tmp_path):
+    settings = {**QUICK, "method": "fedamp", "then_alone": 2, "out": tmp_path / "run"}
+    early = fedamp.run(**settings, on_round=lambda line: line.round < 2)
+    assert early.then_alone is None
+    assert early.take_home.entry != THEN_ALONE
+    assert fedamp.run(**settings).then_alone == fedamp.run(**{**settings, "out": None}).then_alone
+
+
 def test_the_record_is_read_again_and_exported(tmp_path, fedamp_command):
     result = fedamp.run(**QUICK, method="fedamp", then_alone=3, out=tmp_path / "run")
     again = fedamp.load(tmp_path / "run")

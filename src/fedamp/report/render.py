@@ -10,6 +10,7 @@ from dataclasses import fields
 from itertools import groupby
 
 from fedamp.config.metrics import NOT_FINITE, PERCENT, info
+from fedamp.records.take_home import SYMBOLS, THEN_ALONE
 from fedamp.report.groups import OTHER_DATA
 from fedamp.report.stats import short_p
 from fedamp.report.table import ALONE, Row
@@ -105,6 +106,11 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
             "Validated: the models that a method is scored by, in the round that is best on all clients' held-out "
             "samples together. Chosen: the best there of w (own), u (received) and the midpoint between them, which "
             "clients may take home. Both are means of test scores; test samples decide nothing."
+        )
+    if any(SYMBOLS[THEN_ALONE] in row.chosen_entries for row in rows):
+        notes.append(
+            "Then alone: the chosen models after each client has gone on alone from them (--then-alone), for as many "
+            "rounds as did best on all held-out samples."
         )
     against = list(dict.fromkeys(row.against for row in rows if row.against))
     if against:

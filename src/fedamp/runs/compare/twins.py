@@ -40,8 +40,7 @@ def trained_as(name: str) -> str | None:
 
 def twin_of(run: Planned, runs: Iterable[Planned]) -> Planned | None:
     """Return the run of this comparison that has the same trajectory and is trained, if there is one."""
-    # Alone is compared with the models that count, and goes on from those that are chosen: either may differ.
-    if run.config.alone or run.config.then_alone or run.config.newcomers:
+    if run.config.alone or run.config.newcomers:  # alone is compared with the models that count, and those differ
         return None
     twin = trained_as(run.config.method.name)
     wanted = replace(run.config, method=Named(twin or "", run.config.method.parameters))
