@@ -44,7 +44,18 @@ def test_compare_has_the_flags_of_run_but_the_method():
 def test_a_federation_has_the_flags_that_real_silos_leave_open():
     mine = flags("federation", "init")
     simulated = {name for name, about in ABOUT.items() if about.group in (FAULTS, MACHINE, PRIVACY)}
-    own = {"data", "setting", "clients", "alone", "newcomers", "silo_column", "columns", "drop", "encoding"}
+    own = {
+        "data",
+        "setting",
+        "clients",
+        "alone",
+        "then_alone",
+        "newcomers",
+        "silo_column",
+        "columns",
+        "drop",
+        "encoding",
+    }
     assert {name for name in mine if name in ABOUT} == set(ABOUT) - simulated - own
     for name, about in explained(Rules).items():
         assert name == "samples_factor" or mine[name].help == about.meaning

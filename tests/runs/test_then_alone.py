@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 
 import fedamp
 from fedamp.config import RunConfig
-from fedamp.errors import UserError
 from fedamp.methods.base import descent
 from fedamp.records.take_home import THEN_ALONE
 from fedamp.rows import Rows
@@ -212,15 +211,6 @@ def test_mistakes_are_one_line(flags, words, fedamp_command):
     code, _, err = fedamp_command("run", *flags)
     assert (code, err.strip().count("\n")) == (2, 0)
     assert words in err
-
-
-def test_a_federation_has_no_use_for_it_yet(tmp_path, fedamp_command):
-    (tmp_path / "plan.toml").write_text("then_alone = 3\nvalidation = 0.2\n")
-    with pytest.raises(UserError, match="then_alone"):
-        RunConfig(then_alone=3)
-    code, _, err = fedamp_command("federation", "init", "--help")
-    assert code == 0
-    assert "then-alone" not in err
 
 
 def test_its_rounds_are_counted_beforehand():

@@ -126,12 +126,13 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
     assert setup.plan.config.replies == "auto"
 
 
-def test_replies_are_not_for_a_federations_description(tmp_path):
+@pytest.mark.parametrize("line", ['replies = "any"', "then_alone = 3"])
+def test_what_is_simulated_is_not_for_a_federations_description(tmp_path, line):
     from fedamp.federation.configure import configured_for
 
     file = tmp_path / "a.toml"
-    file.write_text('replies = "any"\n')
-    with pytest.raises(ValueError, match="sets replies, which is for simulations"):
+    file.write_text(f"validation = 0.2\n{line}\n")
+    with pytest.raises(ValueError, match=f"sets {line.split()[0]}, which is for simulations"):
         configured_for("a", 3, "classification", file, {}, [])
 
 
