@@ -1625,14 +1625,14 @@ MUTANTS = (
     ),
     Mutant(
         "runs/newcomers/newcomer.py",
-        "home.round + 1 if later else home.round",
-        "home.round",
+        "made + 1 if later else made",
+        "made",
         "tests/runs/test_newcomers.py -k behind",
     ),
     Mutant(
         "runs/then_alone.py",
-        "at.best[CHOSEN].models",
-        "at.best[setup.method.scored].models",
+        "THEN_ALONE: Separate().client_init(at.best[CHOSEN].models)",
+        "THEN_ALONE: Separate().client_init(at.best[setup.method.scored].models)",
         "tests/runs/test_then_alone.py -k 'by_hand'",
     ),
     Mutant(
@@ -1649,9 +1649,21 @@ MUTANTS = (
     ),
     Mutant(
         "runs/conclusion.py",
-        "if finished and config.then_alone else None",
-        "if config.then_alone else None",
-        "tests/runs/test_then_alone.py -k ended_early",
+        "at.k == config.rounds and (further is not None or not config.then_alone)",
+        "at.k == config.rounds",
+        "tests/runs/test_then_alone.py -k 'ended_early or prevents'",
+    ),
+    Mutant(
+        "runs/then_alone.py",
+        "best = better(config, setup, best, {ALONE: models[ALONE]}, k)",
+        "pass",
+        "tests/runs/test_then_alone.py -k equally_long",
+    ),
+    Mutant(
+        "runs/conclusion.py",
+        "finished, stopped = False, stop",
+        "stopped = stop",
+        "tests/runs/test_then_alone.py -k ctrl_c",
     ),
     Mutant(
         "runs/scoring.py",
@@ -1667,8 +1679,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/memory/needs.py",
-        "(trained * config.rounds + config.then_alone)",
-        "(trained * config.rounds)",
+        "rounds = config.rounds + config.then_alone\n",
+        "rounds = config.rounds\n",
         "tests/runs/test_then_alone.py -k counted",
     ),
 )

@@ -12,8 +12,7 @@ from fedamp.config import RunConfig
 from fedamp.methods.base import descent
 from fedamp.records.take_home import THEN_ALONE
 from fedamp.rows import Rows
-from fedamp.runs.loop import play
-from fedamp.runs.memory.needs import needs
+from fedamp.runs.memory.needs import in_words, needs
 from fedamp.runs.setup import assemble
 from fedamp.training.evaluate import evaluate
 from runs.test_resume import assert_same_run
@@ -133,24 +132,77 @@ def test_the_poisoned_have_no_say_and_nobody_is_absent():
     assert told.held_out[0] == pytest.approx(100 * np.dot(scores, sizes) / sizes.sum())
 
 
+def test_what_is_trained_alone_beside_it_is_trained_equally_long():
+    """Up to the last round alone it is Separate, bit for bit, and held-out samples choose among as many rounds."""
+    beside = fedamp.run(**QUICK, method="fedavg", alone=True, then_alone=4)
+    separate = fedamp.run(**{**QUICK, "rounds": 7}, method="separate")
+    ours, theirs = beside.best_models["alone"], separate.best_models["own"]
+    assert (ours.round, ours.validation, ours.scores) == (theirs.round, theirs.validation, theirs.scores)
+    assert ours.round > 3, "these runs are too short to have come to an end"
+    assert torch.equal(ours.models.params, theirs.models.params)
+    assert (beside.alone.alone.round, beside.alone.home.round) == (ours.round, beside.take_home.round)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "autoamp"])
+def test_newcomers_go_on_as_the_others_do(method, tmp_path):
+    settings = {**QUICK, "clients": 6, "method": method, "then_alone": 6}
+    run = fedamp.run(**settings, newcomers=1, out=tmp_path / "run")
+    (late,) = run.newcomers.each
+    assert late.entry == THEN_ALONE
+    assert late.chosen > late.own
+    assert late.round > late.rounds
+    assert "trained on alone" in late.takes_home
+    assert (late.weights is None) == (method == "fedavg")
+
+
+def test_who_joins_without_held_out_samples_has_nobody_to_say_when_to_stop(tmp_path):
+    fedamp.run(clients=silos(3, 0.5, 1), method="autoamp", rounds=2, validation=0.2, then_alone=2, out=tmp_path / "run")
+    (x, y, *_) = silos(1, 0.5, 2)[0]
+    with_some, without = (fedamp.join(tmp_path / "run", (x, y), validation=share) for share in (None, 0.0))
+    assert len(with_some.then_alone.held_out) == 2
+    assert without.then_alone is None
+
+
 def stop_at(k):
+    """Return an observer that stops a run when a round was played, or was gone on alone."""
+
     def stop(line):
-        if line["round"] == k:
+        if line["round"] == k and ("present" in line or THEN_ALONE in line["test"]):
             raise KeyboardInterrupt
 
     return stop
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
-def test_ctrl_c_in_a_round_alone_goes_on_from_the_last_round(k, tmp_path):
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_ctrl_c_in_a_round_alone_leaves_what_was_learned_together_and_goes_on(k, tmp_path, fedamp_command):
     settings = {**QUICK, "method": "autoamp", "then_alone": 3, "alone": True}
     fedamp.run(**settings, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         fedamp.run(**settings, out=tmp_path / "broken", observer=stop_at(k))
+    assert not json.loads((tmp_path / "broken" / "result.json").read_text())["finished"]
+    before = fedamp.run(**{**settings, "then_alone": 0, "rounds": min(k, 3)}, take_home="chosen")
+    assert torch.equal(fedamp.load(tmp_path / "broken").taken.params, before.taken.params)
+    assert fedamp_command("export", str(tmp_path / "broken"), "--client", "0", "--out", str(tmp_path / "e"))[0] == 0
     seen = []
     fedamp.run(**settings, out=tmp_path / "broken", observer=lambda line: seen.append(line["round"]))
-    assert min(seen) > min(k, 3) - 1  # no round is played twice that had been saved
+    assert min(seen) > min(k, 3)  # no round is played twice that had been saved
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_the_rounds_alone_are_seen_in_order_and_after_the_last_models():
+    lines, views = [], []
+    fedamp.run(**QUICK, method="fedamp", then_alone=2, observer=lines.append, on_round=views.append)
+    assert [line["round"] for line in lines] == [0, 1, 2, 3, 4, 4, 5]
+    assert [set(line["test"]) for line in lines[-3:]] == [{"received"}, {THEN_ALONE}, {THEN_ALONE}]
+    assert [view.round for view in views] == [1, 2, 3]
+
+
+def test_who_ends_the_run_after_its_last_round_prevents_them(tmp_path):
+    settings = {**QUICK, "method": "fedamp", "then_alone": 2, "out": tmp_path / "run"}
+    early = fedamp.run(**settings, on_round=lambda line: line.round < 3)
+    assert early.then_alone is None
+    assert not json.loads((tmp_path / "run" / "result.json").read_text())["finished"]
+    assert fedamp.run(**settings).then_alone == fedamp.run(**{**settings, "out": None}).then_alone
 
 
 def test_a_run_that_was_ended_early_has_not_come_to_it(tmp_path):
@@ -218,10 +270,17 @@ def test_its_rounds_are_counted_beforehand():
     longer = RunConfig(**{name: value for name, value in QUICK.items() if name != "progress"}, then_alone=6)
     passes = [needs(each, assemble(each)).passes for each in (config, longer)]
     assert passes[1] == 3 * passes[0]
+    beside = RunConfig(**{name: value for name, value in QUICK.items() if name != "progress"}, then_alone=6, alone=True)
+    need = needs(beside, assemble(beside))
+    assert need.passes == 2 * passes[1]
+    lines, _ = in_words(need, beside, assemble(beside))
+    assert any("in 3 rounds and 6 alone, half of them for" in line for line in lines)
 
 
-def test_nothing_is_chosen_where_nothing_can_be():
-    """Held-out samples whose scores are not defined in any round: no model is better than another."""
-    config = RunConfig(clients=5, rounds=2, epochs=1, validation=0.2, then_alone=2, lr=1e30, method="fedavg")
-    result = play(config, assemble(config))
-    assert result.then_alone is None or result.then_alone.taken == 0
+def test_where_nothing_can_be_chosen_a_warning_says_so():
+    """No model has a score on held-out samples by which it could be chosen."""
+    metric = fedamp.Metric("half", lambda outputs, targets: float("nan"), True)
+    with pytest.warns(fedamp.FedampWarning, match="nobody went on alone"):
+        result = fedamp.run(**{**QUICK, "rounds": 2}, method="fedavg", then_alone=2, metric=metric)
+    assert result.then_alone is None
+    assert result.take_home is None

@@ -126,13 +126,16 @@ def test_a_plan_from_before_still_reads(tmp_path, deploy):
     assert setup.plan.config.replies == "auto"
 
 
-@pytest.mark.parametrize("line", ['replies = "any"', "then_alone = 3"])
-def test_what_is_simulated_is_not_for_a_federations_description(tmp_path, line):
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [('replies = "any"', "which is for simulations"), ("then_alone = 3", "which federations can't do yet")],
+)
+def test_what_is_simulated_is_not_for_a_federations_description(tmp_path, line, why):
     from fedamp.federation.configure import configured_for
 
     file = tmp_path / "a.toml"
     file.write_text(f"validation = 0.2\n{line}\n")
-    with pytest.raises(ValueError, match=f"sets {line.split()[0]}, which is for simulations"):
+    with pytest.raises(ValueError, match=f"sets {line.split()[0]}, {why}"):
         configured_for("a", 3, "classification", file, {}, [])
 
 

@@ -33,6 +33,11 @@ SIMULATED = (
     *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
 )
 """What the silos themselves decide, or what a federation has no use for."""
+OTHERWISE = {
+    "alone": "which each silo decides for itself",
+    "then_alone": "which federations can't do yet",
+}
+"""Why some of these are left out, if not because they are for simulations."""
 PROMISES = tuple(name for name, about in explained(RunConfig).items() if about.group == PRIVACY)
 
 
@@ -43,7 +48,7 @@ def configured_for(
     values = read_toml(file) if file else {}
     for key in SIMULATED:
         if key in values:
-            what = "which each silo decides for itself" if key == "alone" else "which is for simulations"
+            what = OTHERWISE.get(key, "which is for simulations")
             raise UserError(f"{file} sets {key}, {what}; leave it out: silos are real here")
     if promised := [key for key in values if key in PROMISES]:
         raise UserError(

@@ -39,4 +39,5 @@ class ThenAlone:
         began, tried = f"{SYMBOLS[self.entry]} of round {self.round}", len(self.held_out)
         if not self.taken:
             return f"none of {tried} rounds was better on held-out samples than {began}"
-        return f"{self.taken} of {tried} rounds, from {began}"
+        more = "; the last was the best, so more may help" if self.taken == tried else ""
+        return f"{self.taken} of {tried} rounds, from {began}{more}"

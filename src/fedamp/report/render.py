@@ -109,8 +109,8 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
         )
     if any(SYMBOLS[THEN_ALONE] in row.chosen_entries for row in rows):
         notes.append(
-            "Then alone: the chosen models after each client has gone on alone from them (--then-alone), for as many "
-            "rounds as did best on all held-out samples."
+            "Then alone: not those, but what each client made of them by going on alone (--then-alone), for as many "
+            "rounds as did best on all held-out samples. All columns but this one are about the rounds together."
         )
     against = list(dict.fromkeys(row.against for row in rows if row.against))
     if against:

@@ -28,7 +28,7 @@ from fedamp.runs.result import Result
 from fedamp.runs.scoring import AT_HOME, better, kept, scores, summary, take_home_rule, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
-from fedamp.runs.then_alone import go_on_alone
+from fedamp.runs.then_alone import WentOn, go_on_alone
 from fedamp.runs.with_alone import with_alone
 
 
@@ -38,14 +38,16 @@ def conclude(
     at: Standing,
     journal: Journal,
     newcomers: Newcomers | None = None,
-    observer: Callable[[Mapping[str, Any]], object] = lambda line: None,
+    further: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> Result:
     """Return the result of a run that ends here, and write it down; it may not have reached its last round.
 
-    `newcomers` are those who have joined it since; `observer` sees the rounds that clients go on alone.
+    `newcomers` are those who have joined it since. Where clients go on alone after the last round, `further` sees these
+    rounds, and the last models before them; None if it has not come to that. Ctrl-C in them is raised when all that was
+    played is written down.
     """
-    finished = at.k == config.rounds
-    if not finished:
+    finished, stopped = at.k == config.rounds and (further is not None or not config.then_alone), None
+    if not finished or config.then_alone:  # rounds alone take their time, too: after a stop it goes on from here
         journal.save(partial(at.checkpoint, setup))
     models = at.models(setup)
     if "received" in models:  # what the last round made has not been sent to anyone yet: score it as if it were
@@ -54,7 +56,14 @@ def conclude(
         if at.held_out is not None:
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
-    went_on = go_on_alone(config, setup, at, observer) if finished and config.then_alone else None
+    went_on = None
+    if finished and config.then_alone and further is not None:
+        if journal.lines[-1]["round"] > at.k:
+            setup.shard.from_leader("the last models", partial(further, journal.lines[-1]))
+        try:
+            went_on = go_on_alone(config, setup, at, further)
+        except KeyboardInterrupt as stop:
+            finished, stopped = False, stop
     at = at if went_on is None else went_on.at
     at = replace(at, best={name: each for name, each in at.best.items() if name != AT_HOME})
     # From here on it is all clients' models, wherever they have been.
@@ -70,7 +79,7 @@ def conclude(
         summary=summary(config, setup, journal.lines),
         last_models={entry: kept(setup, at.k, rows) for entry, rows in models.items()},
         xi=at.weights,
-        warnings=list(dict.fromkeys([*_warnings(setup, journal), *unscored, *(went_on.events if went_on else ())])),
+        warnings=list(dict.fromkeys([*_warnings(setup, journal), *unscored, *_of_going_on(config, finished, went_on)])),
         facts=facts,
         seconds=sum(line["seconds"] for line in journal.lines) + (went_on.seconds if went_on else 0.0),
         method=without_alone(setup.method),
@@ -91,6 +100,8 @@ def conclude(
         write = partial(_finish, journal, finished, result, models, at)
         setup.shard.from_leader("the record", write)
         result = replace(result, last_state=None)  # it is in the folder: memory is for those who have none
+    if stopped is not None:
+        raise stopped
     return result
 
 
@@ -112,6 +123,18 @@ def _warnings(setup: Setup, journal: Journal) -> list[str]:
     """Return what the user should know, each once: about the data, the way of training and the rounds."""
     way = [setup.choice.warning] if setup.choice.warning else []
     return list(dict.fromkeys([*setup.warnings, *way, *(event for line in journal.lines for event in line["events"])]))
+
+
+def _of_going_on(config: RunConfig, finished: bool, went_on: WentOn | None) -> list[str]:
+    """Return the warnings of the rounds alone; one if there are none, since there was nothing to begin from."""
+    if went_on is not None:
+        return went_on.events
+    if not finished or not config.then_alone:
+        return []
+    return [
+        f"nobody went on alone (then_alone is {config.then_alone}): held-out samples gave no model a score by which it "
+        "could be chosen. Hold out more (--validation), or look at the metric"
+    ]
 
 
 def _without_own_score(setup: Setup, journal: Journal) -> tuple[Facts, list[str]]:

@@ -121,16 +121,17 @@ def _played(config: RunConfig, setup: Setup, folder: RunFolder | None, observer:
             interrupt = stop
             journal.forget_after(at.k)
         newcomers = None
-        if (setup.newcomers or config.then_alone) and at.k == config.rounds:
-            # What comes after the last round takes its time, too: after a stop it goes on from here.
+        if setup.newcomers and at.k == config.rounds:
+            # Newcomers take their time, too: after a stop it goes on from here.
             journal.save(partial(at.checkpoint, setup))
             if interrupt is not None:
                 raise interrupt
-            newcomers = _welcomed(config, setup, at) if setup.newcomers else None
-        result = conclude(config, setup, at, journal, newcomers, observer)
+            newcomers = _welcomed(config, setup, at)
+        further = observer if config.then_alone and going_on and interrupt is None else None
+        result = conclude(config, setup, at, journal, newcomers, further)
         if interrupt is not None:
             raise interrupt
-        if result.history[-1]["round"] > at.k:
+        if result.history[-1]["round"] > at.k and further is None:
             shard.from_leader("the last models", partial(observer, result.history[-1]))
     return result
 

@@ -3,7 +3,8 @@
 Clients' rules may be related without being the same. Then what is learned together is a good beginning, and each
 client's own samples take it further than one round of local training does. How far depends on the data: held-out
 samples say after how many rounds to stop, one number for all clients, and 0 of them if none is better than what was
-chosen before. Each round alone is one of Separate's, with minibatches of its own. Nothing is sent.
+chosen before. Each round alone is one of Separate's, with minibatches of its own. Nothing is sent. What was trained
+alone beside the method all along goes on as well, so that models are compared that were trained equally long.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 
 from fedamp.config import RunConfig
+from fedamp.methods.alone_beside import ALONE
 from fedamp.methods.separate import Separate
 from fedamp.records.summaries import finite, in_unit, line_mean
 from fedamp.records.take_home import CHOSEN, THEN_ALONE, pooled
@@ -27,16 +29,16 @@ from fedamp.rows import State
 from fedamp.runs.client_half import client_half
 from fedamp.runs.journal import unplayed_line
 from fedamp.runs.round import Round, play_round
-from fedamp.runs.scoring import scores, with_choice
+from fedamp.runs.scoring import better, scores, with_choice
 from fedamp.runs.setup import Setup
 from fedamp.runs.standing import Standing
 
 
 @dataclass(frozen=True)
 class WentOn:
-    """Where everyone stands after the rounds alone."""
+    """What came of the rounds alone."""
 
-    at: Standing  # with the choice among all models, these rounds' too
+    at: Standing  # where the run ended, with the best of all models, these rounds' too
     record: ThenAlone
     events: list[str]  # warnings
     seconds: float
@@ -50,20 +52,27 @@ def go_on_alone(
     if said is None or (began := said.choice) is None:
         return None
     clock, best, metric = time.perf_counter(), dict(at.best), setup.trainer.task.metric
-    clients = Separate().client_init(at.best[CHOSEN].models)
+    stacks = {THEN_ALONE: Separate().client_init(at.best[CHOSEN].models)}
+    if ALONE in at.best:
+        stacks[ALONE] = Separate().client_init(at.clients.rows[ALONE])
     held_out: list[float] = []
     test: list[float] = []
     events: list[str] = []
     for k in range(at.k + 1, at.k + config.then_alone + 1):
-        played = _round(setup, clients, k)
-        clients = played.clients
-        models = {THEN_ALONE: clients.rows["w"]}
+        played = {entry: _round(setup, clients, k) for entry, clients in stacks.items()}
+        stacks = {entry: each.clients for entry, each in played.items()}
+        models = {entry: clients.rows["w"] for entry, clients in stacks.items()}
         line = unplayed_line(k, scores(setup, models, torch.arange(len(setup.clients))))
         now = said.after(line)
         best, said = with_choice(best, said, now, models), now
+        if ALONE in stacks:
+            best = better(config, setup, best, {ALONE: models[ALONE]}, k)
         held_out.append(pooled(now.last[THEN_ALONE][0], now.last[THEN_ALONE][1], now.sizes, metric)[0])
         test.append((line_mean(line, THEN_ALONE, config.poisoned) or (math.nan, metric))[0])
-        events += [*played.diagnostics["events"], *setup.shard.told_once("events", setup.trainer.take_events())]
+        events += [
+            *played[THEN_ALONE].diagnostics["events"],
+            *setup.shard.told_once("events", setup.trainer.take_events()),
+        ]
         setup.shard.from_leader("a round alone", partial(observer, line))
         setup.shard.stop_together()
     end = said.choice

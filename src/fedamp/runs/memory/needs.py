@@ -74,6 +74,7 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: P
     clients, w, store = setup.clients, setup.w, setup.store
     batching, device = setup.trainer.config.batching, clients.x.device
     trained = 2 if isinstance(setup.method, AloneBeside) else 1  # models of a client, one after the other
+    rounds = config.rounds + config.then_alone
     free, here = free_memory(device), resident()
     if device.type == "cpu" and free is not None and program is not None and here is not None:
         free += max(0, here - program)  # what this process has taken since would be the run's own
@@ -90,8 +91,7 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: P
         program=program,
         measured=measured is not None,
         free=free,
-        passes=(trained * config.rounds + config.then_alone)
-        * sum(batching.samples(len(positions)) for positions in clients.train),
+        passes=trained * rounds * sum(batching.samples(len(positions)) for positions in clients.train),
         rows=store.place,
         apart=kept_apart(setup.method, w) if elsewhere else 0,
         apart_free=_free_apart(store, folder) if elsewhere else None,
@@ -145,7 +145,9 @@ def _beside(method: Method) -> str:
 
 def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], str | None]:
     """Return the needs in words, and a warning if they are more than there is."""
-    facts, choice, rounds = setup.facts, setup.choice, config.rounds
+    facts, choice = setup.facts, setup.choice
+    rounds = f"{config.rounds} round{'' if config.rounds == 1 else 's'}"
+    rounds += f" and {config.then_alone} alone" if config.then_alone else ""
     together = f"{min(setup.trainer.chunks.size, len(setup.clients))} at once"
     way = f"{choice.engine} ({together})" if choice.engine == "stacked" else choice.engine
     samples = sum(len(positions) for positions in setup.clients.train)
@@ -155,7 +157,7 @@ def in_words(need: Needs, config: RunConfig, setup: Setup) -> tuple[list[str], s
         f"clients     {len(setup.clients)}, with {samples} training samples in all",
         f"model       {facts.parameters} parameters",
         f"way         {way} on {facts.device} in {facts.precision}: {choice.why}",
-        f"work        {need.passes} sample passes in {rounds} round{'' if rounds == 1 else 's'}{_beside(setup.method)}",
+        f"work        {need.passes} sample passes in {rounds}{_beside(setup.method)}",
         f"memory      {need.total / GIB:.2f} GiB at the peak{beyond if need.measured else ''}; {source}",
         f"of it       data {need.data / GIB:.2f}, models and messages {need.models / GIB:.2f}",
         f"rows        on {PLACES[need.rows]}: {facts.rows_why}",

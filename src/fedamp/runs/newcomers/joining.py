@@ -147,4 +147,5 @@ def _config(
     share = mine.validation if validation is None else validation
     if source.given_model is not None:  # the function that built the clients' own first models is not kept
         mine = replace(mine, init="common")
-    return replace(mine, validation=share, device=mine.device if device is None else device)
+    on = mine.then_alone if share else 0  # without held-out samples nobody says when to stop
+    return replace(mine, validation=share, then_alone=on, device=mine.device if device is None else device)

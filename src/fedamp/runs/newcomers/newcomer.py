@@ -16,7 +16,7 @@ from fedamp.methods.newcomer import LISTENS, Joining
 from fedamp.records.last_state import LastState
 from fedamp.records.newcomers import Newcomer, difference_p, named, paired
 from fedamp.records.summaries import Line, finite
-from fedamp.records.take_home import CHOSEN
+from fedamp.records.take_home import CHOSEN, THEN_ALONE
 from fedamp.runs.shard import ONE_PROCESS
 from fedamp.training.sample_errors import sample_errors
 
@@ -55,7 +55,6 @@ def as_newcomer(config: RunConfig, rounds: int, setting: Named | None = None) ->
         clients=1,
         rounds=rounds,
         alone=True,
-        then_alone=0,
         newcomers=0,
         absent=0.0,
         label_noise=0.0,
@@ -98,9 +97,11 @@ def with_joined(result: Result, setup: Setup, at: Standing) -> Result:
     name = (result.facts.names or ["newcomer"])[0]
     by_choice = result.take_home is not None and result.take_home.rule == CHOSEN
     entry = result.take_home.entry if result.take_home and by_choice else joining.scored
+    on = result.then_alone if entry == THEN_ALONE else None
+    mixed, made = (entry, home.round) if on is None else (on.entry, on.round)  # whose weights are told
     # What is received of a round is mixed after it. Who receives no model reports afterwards what it has mixed itself.
-    later = entry == "received" or "received" not in kept
-    weights = _weights(result.history, setup, at, home.round + 1 if later else home.round)
+    later = mixed == "received" or "received" not in kept
+    weights = _weights(result.history, setup, at, made + 1 if later else made)
     newcomer = Newcomer(
         name=name,
         metric=result.summary.metric,

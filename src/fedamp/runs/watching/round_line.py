@@ -10,6 +10,7 @@ from typing import Any
 from fedamp.config import RunConfig
 from fedamp.config.metrics import info
 from fedamp.records.summaries import higher_is_better, line_mean, recorded_score
+from fedamp.records.take_home import THEN_ALONE
 from fedamp.runs.setup import Setup
 
 
@@ -64,6 +65,11 @@ class RoundLine:
 def is_played(line: Mapping[str, Any]) -> bool:
     """Whether a line is that of a round: the first models, and the last ones sent, have lines of their own."""
     return "present" in line
+
+
+def is_alone(line: Mapping[str, Any]) -> bool:
+    """Whether a line is that of a round that clients went on alone, after the last one."""
+    return THEN_ALONE in line.get("test", {})
 
 
 def viewed(line: Mapping[str, Any], config: RunConfig, setup: Setup) -> RoundLine:

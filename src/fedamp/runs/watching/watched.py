@@ -12,11 +12,12 @@ from fedamp.config import RunConfig
 from fedamp.errors import FedampWarning, UserError
 from fedamp.ranks.launched import is_leader
 from fedamp.records.folder import RunFolder
+from fedamp.records.take_home import THEN_ALONE
 from fedamp.runs.loop import Observer, all_of, ignore, play
 from fedamp.runs.result import Result
 from fedamp.runs.setup import Setup
 from fedamp.runs.watching.progress import Progress, Show, shown
-from fedamp.runs.watching.round_line import RoundLine, is_played, viewed
+from fedamp.runs.watching.round_line import RoundLine, is_alone, is_played, viewed
 from fedamp.runs.watching.track import Warn, tracker_names, tracking
 
 OnRound = Callable[[RoundLine], bool | None]
@@ -39,7 +40,7 @@ class Watch:
     def play(self, config: RunConfig, setup: Setup, folder: RunFolder | None) -> Result:
         """Play a run that is watched."""
         names = tracker_names(self.track)
-        with shown(self.progress if is_leader() else False, config.rounds) as show:
+        with shown(self.progress if is_leader() else False, config.rounds + config.then_alone) as show:
             observer = all_of(self.observer, self.looking(config, setup, show))
             return play_tracked(names, config, setup, folder, observer, say)
 
@@ -47,6 +48,9 @@ class Watch:
         """Return the observer that shows a run's rounds and calls back."""
 
         def look(line: Mapping[str, Any]) -> bool | None:
+            if is_alone(line):
+                total = config.rounds + config.then_alone
+                show(RoundLine.of(line, total, THEN_ALONE, config.poisoned), f"{config.method.name}, alone")
             if not is_played(line):
                 return None
             view = viewed(line, config, setup)
