@@ -1679,8 +1679,8 @@ MUTANTS = (
     ),
     Mutant(
         "runs/memory/needs.py",
-        "rounds = config.rounds + config.then_alone\n",
-        "rounds = config.rounds\n",
+        "trained * config.all_rounds * sum(",
+        "trained * config.rounds * sum(",
         "tests/runs/test_then_alone.py -k counted",
     ),
 )

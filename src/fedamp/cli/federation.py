@@ -12,6 +12,7 @@ from fedamp.cli.flags_from_fields import config_fields, given_flags, takes_field
 from fedamp.cli.run import Config
 from fedamp.cli.terminal import needs_extra, out, say, warn
 from fedamp.cli.watching import AsJson, TokenFile, WatchPort
+from fedamp.config.of_the_silos import FROM_THE_SILOS
 from fedamp.config.reply_limits import Rules
 from fedamp.config.run_config import FAULTS, MACHINE, PRIVACY, RunConfig
 from fedamp.errors import UserError
@@ -29,21 +30,6 @@ ShareModels = Annotated[
 ]
 
 federation_app = typer.Typer(help="A federation over real machines: the server's side.", no_args_is_help=True)
-
-FROM_THE_SILOS = (
-    "data",
-    "setting",
-    "clients",
-    "schema",
-    "alone",
-    "then_alone",
-    "newcomers",
-    "silo_column",
-    "columns",
-    "drop",
-    "encoding",
-)
-"""Fields of a configuration that the silos themselves decide."""
 
 COUNTS = ("samples", "strikes", "reason")
 

@@ -109,7 +109,7 @@ def run_one(
     for each in told:
         warn(each)
     try:
-        with Bar(config.rounds + config.then_alone, config.method.name, setup.method.scored, config.poisoned) as bar:
+        with Bar(config.all_rounds, config.method.name, setup.method.scored, config.poisoned) as bar:
             result = play_tracked(trackers, config, setup, record, bar.advance, warn)
     except KeyboardInterrupt:
         where = f"the rounds so far are in {record.path}, and the same command continues from there"

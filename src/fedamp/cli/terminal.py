@@ -74,8 +74,8 @@ class Bars:
         else:
             config = run.config
             shown = latest_mean(line, self.scored[config.method.name], config.poisoned)
-            total = config.rounds + config.then_alone
-            self.progress.update(self.one, description=run.name, total=total, completed=line["round"], score=shown)
+            done, total = line["round"], config.all_rounds
+            self.progress.update(self.one, description=run.name, total=total, completed=done, score=shown)
 
 
 def progress() -> Progress:

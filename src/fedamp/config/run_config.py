@@ -378,6 +378,11 @@ class RunConfig:
         return self.dp_epsilon is not None or self.dp_noise is not None
 
     @property
+    def all_rounds(self) -> int:
+        """Rounds that clients train: together, and then alone."""
+        return self.rounds + self.then_alone
+
+    @property
     def checks_replies(self) -> bool:
         """Whether a reply that a federation would refuse is refused here too."""
         return self.replies == "checked" or (self.replies == "auto" and bool(self.poisoned))

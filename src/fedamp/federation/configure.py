@@ -8,6 +8,7 @@ from typing import Any
 
 from fedamp import models
 from fedamp.config import Named, RunConfig
+from fedamp.config.of_the_silos import FROM_THE_SILOS, WHY
 from fedamp.config.run_config import FAULTS, PRIVACY
 from fedamp.config.sources import read_toml, with_flags, with_model_code, with_overrides
 from fedamp.data.silos.schema import Schema, check_agreed
@@ -16,28 +17,8 @@ from fedamp.fields import explained
 from fedamp.runs.judging import NOTHING_OWN, judged_task
 from fedamp.runs.material import outputs_of
 
-SIMULATED = (
-    *(
-        "data",
-        "setting",
-        "clients",
-        "schema",
-        "alone",
-        "then_alone",
-        "newcomers",
-        "silo_column",
-        "columns",
-        "drop",
-        "encoding",
-    ),
-    *(name for name, about in explained(RunConfig).items() if about.group == FAULTS),
-)
+SIMULATED = (*FROM_THE_SILOS, *(name for name, about in explained(RunConfig).items() if about.group == FAULTS))
 """What the silos themselves decide, or what a federation has no use for."""
-OTHERWISE = {
-    "alone": "which each silo decides for itself",
-    "then_alone": "which federations can't do yet",
-}
-"""Why some of these are left out, if not because they are for simulations."""
 PROMISES = tuple(name for name, about in explained(RunConfig).items() if about.group == PRIVACY)
 
 
@@ -48,7 +29,7 @@ def configured_for(
     values = read_toml(file) if file else {}
     for key in SIMULATED:
         if key in values:
-            what = OTHERWISE.get(key, "which is for simulations")
+            what = WHY.get(key, "which is for simulations")
             raise UserError(f"{file} sets {key}, {what}; leave it out: silos are real here")
     if promised := [key for key in values if key in PROMISES]:
         raise UserError(

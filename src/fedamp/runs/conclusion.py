@@ -57,14 +57,14 @@ def conclude(
             said, best = at.held_out.after(line), better(config, setup, at.best, last, at.k + 1)
             at = replace(at, best=with_choice(best, at.held_out, said, last), held_out=said)
     went_on = None
-    if finished and config.then_alone and further is not None:
+    if further is not None:
         if journal.lines[-1]["round"] > at.k:
             setup.shard.from_leader("the last models", partial(further, journal.lines[-1]))
         try:
             went_on = go_on_alone(config, setup, at, further)
         except KeyboardInterrupt as stop:
             finished, stopped = False, stop
-    at = at if went_on is None else went_on.at
+        at = at if went_on is None else went_on.at
     at = replace(at, best={name: each for name, each in at.best.items() if name != AT_HOME})
     # From here on it is all clients' models, wherever they have been.
     models, at = setup.shard.all_rows(models), replace(at, best=at.all_best(setup))

@@ -127,7 +127,8 @@ def _played(config: RunConfig, setup: Setup, folder: RunFolder | None, observer:
             if interrupt is not None:
                 raise interrupt
             newcomers = _welcomed(config, setup, at)
-        further = observer if config.then_alone and going_on and interrupt is None else None
+        alone = config.then_alone and at.k == config.rounds and going_on and interrupt is None
+        further = observer if alone else None
         result = conclude(config, setup, at, journal, newcomers, further)
         if interrupt is not None:
             raise interrupt

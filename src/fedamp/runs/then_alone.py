@@ -69,10 +69,8 @@ def go_on_alone(
             best = better(config, setup, best, {ALONE: models[ALONE]}, k)
         held_out.append(pooled(now.last[THEN_ALONE][0], now.last[THEN_ALONE][1], now.sizes, metric)[0])
         test.append((line_mean(line, THEN_ALONE, config.poisoned) or (math.nan, metric))[0])
-        events += [
-            *played[THEN_ALONE].diagnostics["events"],
-            *setup.shard.told_once("events", setup.trainer.take_events()),
-        ]
+        events += [text for each in played.values() for text in each.diagnostics["events"]]
+        events += setup.shard.told_once("events", setup.trainer.take_events())
         setup.shard.from_leader("a round alone", partial(observer, line))
         setup.shard.stop_together()
     end = said.choice

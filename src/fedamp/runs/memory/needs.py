@@ -74,7 +74,6 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: P
     clients, w, store = setup.clients, setup.w, setup.store
     batching, device = setup.trainer.config.batching, clients.x.device
     trained = 2 if isinstance(setup.method, AloneBeside) else 1  # models of a client, one after the other
-    rounds = config.rounds + config.then_alone
     free, here = free_memory(device), resident()
     if device.type == "cpu" and free is not None and program is not None and here is not None:
         free += max(0, here - program)  # what this process has taken since would be the run's own
@@ -91,7 +90,7 @@ def needs(config: RunConfig, setup: Setup, program: int | None = None, folder: P
         program=program,
         measured=measured is not None,
         free=free,
-        passes=trained * rounds * sum(batching.samples(len(positions)) for positions in clients.train),
+        passes=trained * config.all_rounds * sum(batching.samples(len(positions)) for positions in clients.train),
         rows=store.place,
         apart=kept_apart(setup.method, w) if elsewhere else 0,
         apart_free=_free_apart(store, folder) if elsewhere else None,

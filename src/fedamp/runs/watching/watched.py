@@ -40,7 +40,7 @@ class Watch:
     def play(self, config: RunConfig, setup: Setup, folder: RunFolder | None) -> Result:
         """Play a run that is watched."""
         names = tracker_names(self.track)
-        with shown(self.progress if is_leader() else False, config.rounds + config.then_alone) as show:
+        with shown(self.progress if is_leader() else False, config.all_rounds) as show:
             observer = all_of(self.observer, self.looking(config, setup, show))
             return play_tracked(names, config, setup, folder, observer, say)
 
@@ -49,8 +49,8 @@ class Watch:
 
         def look(line: Mapping[str, Any]) -> bool | None:
             if is_alone(line):
-                total = config.rounds + config.then_alone
-                show(RoundLine.of(line, total, THEN_ALONE, config.poisoned), f"{config.method.name}, alone")
+                view = RoundLine.of(line, config.all_rounds, THEN_ALONE, config.poisoned)
+                show(view, f"{config.method.name}, alone")
             if not is_played(line):
                 return None
             view = viewed(line, config, setup)
