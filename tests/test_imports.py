@@ -1,5 +1,8 @@
 """What a plain run needs: few packages, loaded late. Which room may see which is in pyproject.toml (import-linter)."""
 
+import ast
+import fnmatch
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +77,20 @@ def test_a_plain_run_needs_none_of_the_optional_packages():
 
 def test_configurations_are_quick_to_import():
     assert "torch" not in modules_after("import fedamp.config.run_config as c; c.is_folder('digits')")
+
+
+def test_modules_of_an_optional_library_are_left_out_of_the_tests_where_it_is_missing():
+    """Their doctests are collected by importing them; `make test` must pass without Triton, say."""
+    top = Path(__file__).parents[1]
+    left_out = runpy.run_path(str(top / "conftest.py"))["OF"]
+    found = {library: 0 for library in left_out}
+    for path in sorted(ROOT.rglob("*.py")):
+        here = path.relative_to(top).as_posix()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for library in {name.partition(".")[0] for name in names} & left_out.keys():
+                found[library] += 1
+                assert any(fnmatch.fnmatch(here, pattern) for pattern in left_out[library]), here
+    assert found["flwr"] > 0
+    assert found["triton"] > 0
