@@ -83,7 +83,7 @@ def test_modules_of_an_optional_library_are_left_out_of_the_tests_where_it_is_mi
     """Their doctests are collected by importing them; `make test` must pass without Triton, say."""
     top = Path(__file__).parents[1]
     left_out = runpy.run_path(str(top / "conftest.py"))["OF"]
-    found = {library: 0 for library in left_out}
+    found = dict.fromkeys(left_out, 0)
     for path in sorted(ROOT.rglob("*.py")):
         here = path.relative_to(top).as_posix()
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
